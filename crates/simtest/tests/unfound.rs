@@ -199,6 +199,18 @@ fn lost_objects_are_deleted() {
 /// told as unfound in recovery.
 #[test]
 fn what_backfill_cannot_find_is_told_so() {
+    backfill_does_not_find(false);
+}
+
+/// Where nobody else had the damaged object, either, it was no missing one: backfill came to it five times a second for ever,
+/// and `mark_unfound_lost` had nothing to give up.
+#[test]
+fn what_is_damaged_where_it_is_alone_is_unfound() {
+    backfill_does_not_find(true);
+}
+
+/// An object whose copies are damaged, when one of them is to be made anew elsewhere; and the other one `dies`.
+fn backfill_does_not_find(dies: bool) {
     let world = World::new(14);
     // A log that does not reach back to the first write, so that a new copy is backfilled.
     let options = format!(
@@ -234,6 +246,10 @@ fn what_backfill_cannot_find_is_told_so() {
         }
         let primary = admin.osdmap().pg_to_up_acting(pgid).acting_primary;
         let out = acting.iter().find(|osd| **osd != primary).unwrap();
+        if dies {
+            cluster.kill_osd(u32::try_from(*out).unwrap(), Kill::PROCESS);
+            wait_until_down(&cluster, &admin, u32::try_from(*out).unwrap()).await;
+        }
         cluster.command(&admin, json!({"prefix": "osd out", "ids": [out.to_string()]})).await;
         let mut state = String::new();
         for _ in 0..600 {
@@ -246,6 +262,32 @@ fn what_backfill_cannot_find_is_told_so() {
             world.sleep(Duration::from_millis(100)).await;
         }
         assert!(state.contains("backfill_unfound"), "{state}");
+        if dies {
+            let lost = json!({
+                "prefix": "osd lost", "id": out, "yes_i_really_mean_it": true,
+            });
+            cluster.command(&admin, lost).await;
+            let give_up = json!({
+                "prefix": "pg", "cmd": "mark_unfound_lost", "pgid": pgid.to_string(), "mulcmd": "delete",
+            });
+            let answer = admin.osd_command(primary, give_up.to_string(), Bytes::new()).await.unwrap();
+            assert_eq!(answer.rc, 0, "{}", answer.outs);
+            cluster.wait_until_clean(&admin, limit).await;
+            assert_eq!(io.read("a", 0, 0).await.unwrap(), Bytes::from_static(b"content"));
+        }
+    });
+}
+
+/// With `norecover` a PG without anything to recover was not clean, either: new pools stayed "active".
+#[test]
+fn norecover_lets_pgs_be_clean() {
+    let world = World::new(59);
+    let cluster = Cluster::make(&world.control(), Plan::default());
+    world.run_until(async move {
+        let admin = cluster.start().await;
+        cluster.command(&admin, json!({"prefix": "osd set", "key": "norecover"})).await;
+        cluster.create_pool(&admin, 4).await;
+        cluster.wait_until_clean(&admin, Duration::from_secs(60)).await;
     });
 }
 

@@ -276,6 +276,7 @@ impl Pg {
             let mapping = mapping_of(map, self.pgid);
             self.core.borrow_mut().advance_map(&**map, &*last, mapping, now, &mut out);
             self.map.replace(map.clone());
+            self.fail_pulls_from_down(map);
         }
         let map = self.map.borrow().clone();
         if map.epoch > self.written_epoch.get() + EPOCH_LAG_MAX {

@@ -298,6 +298,11 @@ impl Pg {
         let (pg, generation) = (self.rc(), self.generation.get());
         self.host.env().go(async move {
             for (oid, version) in &m.objects {
+                // Who led before says nothing of the objects of now.
+                let leads = pg.core.borrow().primary() == Some(m.from);
+                if generation != pg.generation.get() || !leads {
+                    return;
+                }
                 let need = pg.core.borrow().missing.get(oid).map_or(*version, |i| i.need);
                 if pg.delete_here(oid, need).await != Moved::Done {
                     return;

@@ -59,7 +59,13 @@ impl Pg {
             info.clone_subset = self.clone_sources(oid, peer).await;
         }
         loop {
-            let chunk = match self.read_chunk(oid, &info, &progress).await {
+            let chunk = self.read_chunk(oid, &info, &progress).await;
+            // Read in an interval that has ended: the next one's lock on the object is not ours, and what is
+            // not there may have gone to another PG with a split.
+            if generation != self.generation.get() {
+                return false;
+            }
+            let chunk = match chunk {
                 Ok(chunk) => chunk,
                 Err(StoreError::NoObject) => {
                     return self.delete_there(oid, EVersion::ZERO, peer).await;
@@ -70,10 +76,6 @@ impl Pg {
                     return false;
                 }
             };
-            // Read in an interval that has ended: the next one's lock on the object is not ours.
-            if generation != self.generation.get() {
-                return false;
-            }
             let (map_epoch, min_epoch) = self.epochs();
             let (done, answered) = oneshot();
             self.recovery.pushes.borrow_mut().insert((peer, oid.clone()), done);
@@ -120,12 +122,12 @@ impl Pg {
         extents::shared(oid, &ss, size, has)
     }
 
-    /// Our copy cannot be read: it is fetched from another before it is pushed on.
+    /// Our copy cannot be read: it is fetched from another before it is pushed on. If nobody has it, it is unfound.
     pub(super) async fn repair_own(&self, oid: &HObject) {
         let generation = self.generation.get();
         let version = self.own_version(oid).await;
-        if generation == self.generation.get() {
-            self.repair_unreadable(oid, version);
+        if generation == self.generation.get() && !self.repair_unreadable(oid, version) {
+            self.lose_own(oid, version);
         }
     }
 

@@ -186,14 +186,18 @@ impl Pg {
 
     /// Starts recovery if there is something to recover.
     pub(crate) fn kick_recovery(&self) {
-        self.fail_pulls_from_down();
-        if !self.may_recover() || self.recovery.running.get() {
-            self.recovery.changed.notify_all();
-            return;
-        }
-        if self.core.borrow().is_recovered() {
+        let running = self.recovery.running.get();
+        let is_recovered = || {
+            let core = self.core.borrow();
+            core.is_activated() && core.is_recovered()
+        };
+        if !running && is_recovered() {
             self.step(|core, _, now, out| core.on_recovered(now, out));
             self.schedule_wake();
+            return;
+        }
+        if !self.may_recover() || running {
+            self.recovery.changed.notify_all();
             return;
         }
         self.recovery.running.set(true);
@@ -213,8 +217,8 @@ impl Pg {
         });
     }
 
-    fn fail_pulls_from_down(&self) {
-        let map = self.map.borrow().clone();
+    /// Who is down in this map answers nothing that it was asked before, also if the next has it up again.
+    pub(super) fn fail_pulls_from_down(&self, map: &maps::osdmap::OsdMap) {
         self.recovery.pulls.borrow_mut().retain(|_, pull| map.is_up(pull.from.osd));
         self.shards.forget_down(|osd| map.is_up(osd));
     }
@@ -374,6 +378,11 @@ async fn recover(pg: Rc<Pg>, oid: HObject, slot: Option<(Permit, Permit)>, gener
         drop(place);
         pg.rest(slot);
     }
+    if moved == Moved::Failed {
+        // Not in a tight loop: the reason is a peer that is going down, or a bad disk. It counts as being
+        // moved meanwhile, so that nobody else begins with it.
+        pg.host.env().sleep(RETRY_PAUSE).await;
+    }
     if generation != pg.generation.get() {
         return;
     }
@@ -385,11 +394,7 @@ async fn recover(pg: Rc<Pg>, oid: HObject, slot: Option<(Permit, Permit)>, gener
             pg.step(|core, _, now, out| core.discover_missing(now, out));
         }
         Moved::Failed => {
-            // Not in a tight loop: the reason is a peer that is going down, or a bad disk.
-            pg.host.env().sleep(RETRY_PAUSE).await;
-            if generation == pg.generation.get()
-                && pg.waiting_for_object.borrow().contains_key(&oid)
-            {
+            if pg.waiting_for_object.borrow().contains_key(&oid) {
                 pg.recover_first(oid);
             }
         }

@@ -102,6 +102,23 @@ impl Pg {
         true
     }
 
+    /// An object is unreadable here and nobody else has it: it is missing, and so unfound
+    /// (`PrimaryLogPG::primary_error`, `rep_repair_primary_object` in `src/osd/PrimaryLogPG.cc`).
+    pub(in crate::pg) fn lose_own(&self, oid: &HObject, version: EVersion) {
+        let leads = {
+            let core = self.core.borrow();
+            core.is_primary() && core.is_activated()
+        };
+        if !leads {
+            return;
+        }
+        let text = format!("{} missing primary copy of {oid}, unfound", self.pgid);
+        self.host.cluster_log(LogLevel::Error, text);
+        let whoami = self.core.borrow().whoami;
+        self.mark_missing(oid, version, whoami);
+        self.begin_repair();
+    }
+
     /// A shard that another one was to be made of turned out to be damaged: it is made anew next
     /// (`PrimaryLogPG::on_failed_pull` in `src/osd/PrimaryLogPG.cc`). Of a stray nothing is noted: nobody is to read it.
     pub(in crate::pg) fn source_is_damaged(
