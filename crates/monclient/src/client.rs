@@ -360,18 +360,21 @@ impl Inner {
             // Not the session's affair: one monitor does not know us (any more).
             return;
         }
-        state.hunting.retain(|c| c.id() != con);
+        let Some(at) = state.hunting.iter().position(|c| c.id() == con) else { return };
+        let refused = state.hunting.remove(at);
         if !state.hunting.is_empty() {
             state.hunt_refusal = Some(errno);
-            return;
+        } else {
+            state.hunt_refusal = None;
+            state.refusal = Some(errno);
+            if let Some(cephx) = &mut state.cephx {
+                cephx.forget_all();
+            }
+            state.global_id = 0;
         }
-        state.hunt_refusal = None;
-        state.refusal = Some(errno);
-        if let Some(cephx) = &mut state.cephx {
-            cephx.forget_all();
-        }
-        state.global_id = 0;
         drop(state);
+        // It would ask that monitor again and again, and be let in when nobody waits for it any more.
+        refused.mark_down();
         self.changed.notify_all();
     }
 
@@ -425,8 +428,9 @@ impl Inner {
 
     /// A connection to a monitor is gone.
     fn on_lost(self: &Rc<Inner>, con: &Connection) {
-        let was_session = {
+        let (was_session, was_attempt) = {
             let mut state = self.state.borrow_mut();
+            let attempts = state.hunting.len();
             state.hunting.retain(|c| c != con);
             state.proven.remove(&con.id());
             state.requests.drop_for(con);
@@ -434,8 +438,12 @@ impl Inner {
             if was_session {
                 state.active = None;
             }
-            was_session
+            (was_session, state.hunting.len() < attempts)
         };
+        if was_attempt {
+            // Where nobody listens it would go on by itself, beside those of the next hunt.
+            con.mark_down();
+        }
         self.changed.notify_all();
         if was_session {
             tracing::info!("lost the session with {con:?}");
@@ -614,8 +622,10 @@ async fn hunt(inner: Rc<Inner>) {
         let over = || found() || inner.state.borrow().hunting.is_empty();
         let _ = inner.env.timeout(left(), inner.changed.until(over)).await;
         if !found() && over() {
-            // All of them sent us away at once: they are about to find a leader, perhaps.
-            let pause = if silent.is_empty() { HUNT_PAUSE } else { left() };
+            // All of them sent us away at once: they are about to find a leader, perhaps. Who does not know us will
+            // not soon.
+            let are_new = silent.is_empty() && inner.state.borrow().refusal.is_none();
+            let pause = if are_new { HUNT_PAUSE } else { left() };
             let _ = inner.env.timeout(pause, inner.changed.until(|| inner.stopped.get())).await;
         }
         if !found() {

@@ -28,8 +28,11 @@ use types::{AuthEntityName, Uuid};
 
 const MONS: [&str; 3] = ["mon.0", "mon.1", "mon.2"];
 
+/// Whoever comes, with the next id, or nobody while the ids are `REFUSES`.
 struct Believes(Rc<Cell<u64>>);
 struct Step(Rc<Cell<u64>>);
+
+const REFUSES: u64 = u64::MAX;
 
 impl AuthServer for Believes {
     fn allowed_methods(&self, _: u8) -> Vec<u32> {
@@ -43,6 +46,9 @@ impl AuthServer for Believes {
 impl ServerExchange for Step {
     fn step(&mut self, payload: Bytes, _: u32) -> Result<ServerStep, AuthError> {
         let start = StartRequest::from_bytes(&payload)?;
+        if self.0.get() == REFUSES {
+            return Err(AuthError::UnknownEntity);
+        }
         let global_id = if start.global_id == 0 {
             self.0.set(self.0.get() + 1);
             self.0.get()
@@ -151,6 +157,10 @@ impl Dispatcher for Owner {
         self.1.set(self.1.get() + u32::from(self.0.session().as_ref() == Some(con)));
     }
     fn on_reset(&self, con: &Connection) {
+        self.0.on_reset(con);
+    }
+    // As OSDs do.
+    fn on_refused(&self, con: &Connection) {
         self.0.on_reset(con);
     }
 }
@@ -283,4 +293,46 @@ fn monitors_out_of_the_quorum_are_left_in_peace() {
         monc.shutdown();
         messenger.shutdown();
     }
+}
+
+/// Where nobody listened, as where a monitor is stopped, each attempt of a hunt went on by itself when the next hunt began: an
+/// OSD without its monitor had thousands of connections after some minutes, which all came in when it was back.
+#[test]
+fn attempts_end_with_their_hunt() {
+    let world = World::new(7);
+    let control = world.control();
+    let Mons { ids, wishes, .. } = start_mons(&world);
+    let (_, messenger, monc, _) = start_client(&world, 7);
+    let begun = monc.clone();
+    world.run_until(async move { drop(begun.monmap_ready().await) });
+    MONS.iter().for_each(|name| control.kill(name, Kill::PROCESS));
+    world.run_for(Duration::from_secs(60));
+    assert!(messenger.connections().len() <= 3, "{:?}", messenger.connections());
+    (0..3).for_each(|id| drop(start_mon(&control, id, &ids, &wishes)));
+    world.run_for(Duration::from_secs(60));
+    assert_eq!(messenger.connections().len(), 1);
+    assert!(monc.session().is_some());
+    monc.shutdown();
+    messenger.shutdown();
+}
+
+/// The same where a key had been taken away: thirty more connections a second, each of which asked again and again.
+#[test]
+fn attempts_that_are_refused_end() {
+    let world = World::new(8);
+    let Mons { ids, .. } = start_mons(&world);
+    let (_, messenger, monc, owner) = start_client(&world, 8);
+    let begun = monc.clone();
+    world.run_until(async move { drop(begun.monmap_ready().await) });
+    let known = ids.replace(REFUSES);
+    monc.reopen();
+    world.run_for(Duration::from_secs(60));
+    assert!(monc.session().is_none());
+    assert!(messenger.connections().len() <= 3, "{:?}", messenger.connections());
+    ids.set(known);
+    owner.1.set(0);
+    world.run_for(Duration::from_secs(60));
+    assert_eq!((messenger.connections().len(), owner.1.get()), (1, 1));
+    monc.shutdown();
+    messenger.shutdown();
 }
