@@ -249,12 +249,17 @@ impl Shell {
         metadata: BTreeMap<String, String>,
     ) {
         self.tell_if_removed(con, &name);
-        let known = {
+        let before = {
             let mut peers = self.peers.borrow_mut();
             peers.known.retain(|other, known| known.name != name || *other == id);
-            let before = peers.known.insert(id, Known { name, con: con.clone(), metadata });
-            before.is_some_and(|before| before.con == *con)
+            peers.known.insert(id, Known { name, con: con.clone(), metadata })
         };
+        let known = before.as_ref().is_some_and(|before| before.con == *con);
+        if before.is_some() && !known {
+            // It may have restarted, at another address, of which the connection of before does not tell. Its sessions
+            // have the numbers of other clients' then, who must not be served with their names.
+            self.drop_proxies_of(id);
+        }
         if !known {
             if self.replica.raft().leader() == Some(id) {
                 self.unsend_requests();
