@@ -227,8 +227,10 @@ impl Semaphore {
     /// Takes `count` permits when they are free and those who asked before have theirs. A count
     /// above the total is given when all others have returned, as the total.
     pub async fn acquire(&self, count: u64) -> Permit {
+        // Also of one who is woken and gives up.
+        let _next = WakeNext(&self.0.waiters);
         let mut place = self.0.waiters.place();
-        let permit = poll_fn(|cx| {
+        poll_fn(|cx| {
             let count = count.min(self.0.total.get());
             if place.is_first() && self.0.take(count) {
                 return Poll::Ready(Permit { budget: self.0.clone(), count });
@@ -236,11 +238,7 @@ impl Semaphore {
             place.wait(cx);
             Poll::Pending
         })
-        .await;
-        drop(place);
-        // What is left may be enough for the next.
-        self.0.waiters.wake_first();
-        permit
+        .await
     }
 
     /// Takes `count` permits if they are free and nobody waits.
@@ -250,6 +248,15 @@ impl Semaphore {
             return None;
         }
         Some(Permit { budget: self.0.clone(), count })
+    }
+}
+
+/// Wakes who is first when it goes: what is left may be enough for the next.
+struct WakeNext<'a>(&'a Waiters);
+
+impl Drop for WakeNext<'_> {
+    fn drop(&mut self) {
+        self.0.wake_first();
     }
 }
 
@@ -385,5 +392,29 @@ mod tests {
         run(&executor);
         assert_eq!(*order.borrow(), [1, 2]);
         assert_eq!(budget.free(), 10);
+    }
+
+    /// Who was woken, and gave up before it looked, took the wake-up with it: the next waited for ever for what was free.
+    #[test]
+    fn who_gives_up_when_woken_wakes_the_next() {
+        let executor = Executor::new(None);
+        let budget = Semaphore::new(1);
+        let held = budget.try_acquire(1).unwrap();
+        let permits = Rc::new(Cell::new(0));
+        for owner in [1, 2] {
+            let (budget, permits) = (budget.clone(), permits.clone());
+            executor.spawn(
+                owner,
+                Box::pin(async move {
+                    drop(budget.acquire(1).await);
+                    permits.set(permits.get() + 1);
+                }),
+            );
+        }
+        run(&executor);
+        drop(held);
+        executor.drop_owned_by(1);
+        run(&executor);
+        assert_eq!(permits.get(), 1);
     }
 }

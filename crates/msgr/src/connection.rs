@@ -173,13 +173,13 @@ impl Connection {
         }
         inner.session.borrow_mut().push(message);
         match inner.phase.get() {
+            _ if inner.loopback => inner.wake.wake(),
             Phase::Ready => inner.wake_link(),
             Phase::Standby if !inner.policy.server => {
                 inner.set_phase(Phase::Connecting);
                 inner.session.borrow_mut().connect_seq += 1;
                 driver::spawn_connector(self);
             }
-            _ if inner.loopback => inner.wake.wake(),
             _ => {}
         }
         if inner.lossy.get() && inner.session.borrow().queued_bytes() > LOSSY_QUEUE_BYTES_MAX {

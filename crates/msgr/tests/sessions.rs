@@ -172,6 +172,9 @@ fn higher_priority_leaves_first_and_loopback_delivers() {
         assert_eq!(seen.tids(), [2, 1, 3]);
         client.loopback().send(raw(1, 9, b""));
         until(&env, "own", || got.tids() == [9]).await;
+        // Whoever had delivered once slept on: this one never came.
+        client.loopback().send(raw(1, 10, b""));
+        until(&env, "own again", || got.tids() == [9, 10]).await;
         assert!(server.connect_to(OSD, &server.addrs()).is_loopback());
         server.shutdown();
         client.shutdown();
