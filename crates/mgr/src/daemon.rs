@@ -58,6 +58,8 @@ pub struct Mgr {
     pub(crate) pgs_told: Notify,
     pub(crate) stopped: Cell<bool>,
     pub(crate) balancer: RefCell<Balancer>,
+    /// Wakes the balancer before its time.
+    pub(crate) balance_now: Notify,
     /// Crash reports as last read; bounded where they are kept.
     pub(crate) crashes: RefCell<commands::crash::Reports>,
     /// They have been read since this manager became the active one.
@@ -114,6 +116,7 @@ impl Mgr {
                 pgs_told: Notify::default(),
                 stopped: Cell::new(false),
                 balancer: RefCell::default(),
+                balance_now: Notify::default(),
                 crashes: RefCell::default(),
                 knows_crashes: Cell::new(false),
                 progress: RefCell::default(),
