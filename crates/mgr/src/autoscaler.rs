@@ -124,13 +124,12 @@ fn osds_of(map: &OsdMap, pool: &PgPool) -> BTreeSet<OsdId> {
 
 fn pool_of(map: &OsdMap, pgs: &PgMap, id: i64, pool: &PgPool) -> Pool {
     let option = |name| opt(&pool.opts, name);
-    let sum = pgs.digest.pg_pool_sum.get(&(id as i32));
     let target_ratio = option("target_size_ratio").unwrap_or(0.0);
     let bytes = option("target_size_bytes").unwrap_or(0.0) as i64;
     let row = Row {
         id,
         name: map.pool_names.get(&id).cloned().unwrap_or_default(),
-        logical_used: sum.map_or(0, |s| u64::try_from(s.stats.sum.num_bytes).unwrap_or(0)),
+        logical_used: pgs.digest.pool_stored(map, id),
         target_bytes: if target_ratio > 0.0 { 0 } else { bytes },
         rate: f64::from(map.pool_raw_used_rate(pool)),
         capacity: 0,
@@ -531,6 +530,26 @@ mod tests {
         let mut fewer = Change { event: String::new(), from: 128, to: 32, seen: true };
         let pool = PgPool { pg_num: 80, pg_num_target: 32, ..PgPool::default() };
         assert_eq!(fewer.look(Some(&pool)), Some(0.5));
+    }
+
+    /// A pool of buckets' indexes, of which all is in omap, had as few PGs as an empty one: of what pools hold only
+    /// the objects' data counted.
+    #[test]
+    fn what_is_in_omap_counts() {
+        let pool = PgPool { kind: 1, size: 3, ..PgPool::default() };
+        let map = OsdMap { pools: [(1, pool.clone())].into(), ..OsdMap::default() };
+        let mut pgs = PgMap::default();
+        let mut stat = types::osd::PoolStat::default();
+        (stat.stats.sum.num_bytes, stat.stats.sum.num_omap_bytes) = (1000, 200);
+        (stat.store_stats.data_stored, stat.store_stats.omap_allocated) = (3000, 900);
+        pgs.digest.pg_pool_sum.insert(1, stat);
+        pgs.digest.osd_sum.num_osds = 3;
+        let used = |pgs: &PgMap| pool_of(&map, pgs, 1, &pool).row.logical_used;
+        assert_eq!(used(&pgs), 1200);
+        // Told by each store for each pool, as `ceph df` has it.
+        let sum = &mut pgs.digest.osd_sum;
+        (sum.num_per_pool_osds, sum.num_per_pool_omap_osds) = (3, 3);
+        assert_eq!(used(&pgs), 1300);
     }
 
     /// On 10 OSDs of 1 TB, 100 PGs each: (wanted, whether it is off).

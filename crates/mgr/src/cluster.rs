@@ -10,9 +10,8 @@ use std::time::Duration;
 use maps::pgmap::{DeltaSettings, PgMap, PgMapIncremental};
 use maps::{OsdMap, ServiceMap};
 use messages::{MMgrDigest, MMgrOpen, MPGStats, MPGStatsAck};
-use msgr::Connection;
 use types::osd::{OsdStat, PgStat, pg_state};
-use types::{OsdId, PgId, UTime};
+use types::{EntityAddr, OsdId, PgId, UTime};
 
 use crate::daemons::DaemonKey;
 
@@ -174,9 +173,19 @@ impl Cluster {
             Cluster { service_map: std::mem::take(&mut self.service_map), ..Cluster::default() };
     }
 
+    /// The monitors have published a map. What has changed here since it was told them is not in it:
+    /// then ours stays, as the next one (`DaemonServer::got_service_map` in
+    /// `src/mgr/DaemonServer.cc` at v16.2).
     pub(crate) fn on_service_map(&mut self, map: ServiceMap) {
-        if map.epoch >= self.service_map.epoch {
-            self.service_map = map;
+        let ours = &mut self.service_map;
+        // What has never been told does not count for a manager that is not the active one any more.
+        if self.service_map_dirty && map.epoch < ours.epoch {
+            return;
+        }
+        if self.service_map_dirty && map.services != ours.services {
+            ours.epoch = map.epoch + 1;
+        } else {
+            *ours = map;
             self.service_map_dirty = false;
         }
     }
@@ -185,54 +194,64 @@ impl Cluster {
         self.digest = digest;
     }
 
-    /// A service's daemon has come.
-    pub(crate) fn service_daemon(&mut self, con: &Connection, open: &MMgrOpen, now: UTime) {
-        let Some((metadata, _)) = &open.service else { return };
-        let map = &mut self.service_map;
-        if !self.service_map_dirty {
-            map.epoch += 1;
-        }
+    /// Each change is a map of its own: the monitors may have been told the one before already.
+    fn service_map_changes(&mut self, now: UTime) -> &mut ServiceMap {
         self.service_map_dirty = true;
-        map.modified = now;
+        self.service_map.epoch += 1;
+        self.service_map.modified = now;
+        &mut self.service_map
+    }
+
+    /// A service's daemon has come, or opens another session: it began when its `gid` was new.
+    pub(crate) fn service_daemon(
+        &mut self,
+        (gid, addr): (u64, EntityAddr),
+        open: &MMgrOpen,
+        now: UTime,
+    ) {
+        let Some((metadata, _)) = &open.service else { return };
+        let known = self.service_map.services.get(&open.service_name);
+        let known = known.and_then(|service| service.daemons.get(&open.daemon_name));
+        let known = known.filter(|daemon| daemon.gid == gid);
+        if known.is_some_and(|daemon| daemon.addr == addr && daemon.metadata == *metadata) {
+            return;
+        }
+        let began = known.map(|daemon| (daemon.start_epoch, daemon.start_stamp));
+        let map = self.service_map_changes(now);
+        let (start_epoch, start_stamp) = began.unwrap_or((map.epoch, now));
         let service = map.services.entry(open.service_name.clone()).or_default();
         let daemon = service.daemons.entry(open.daemon_name.clone()).or_default();
-        daemon.gid = con.peer_global_id();
-        daemon.addr = con.peer_addrs().front();
-        daemon.start_epoch = map.epoch;
-        daemon.start_stamp = now;
+        (daemon.gid, daemon.addr) = (gid, addr);
+        (daemon.start_epoch, daemon.start_stamp) = (start_epoch, start_stamp);
         daemon.metadata.clone_from(metadata);
     }
 
     /// Daemons of services that have not been heard of for longer than `grace`: gone without a goodbye.
-    /// `heard`: when one was last heard of.
+    /// `heard`: when one was last heard of; by `env.now()`, as the time of day may be set.
     pub(crate) fn silent_services(
         &self,
-        heard: impl Fn(&DaemonKey) -> UTime,
-        now: UTime,
+        heard: impl Fn(&DaemonKey) -> Duration,
+        now: Duration,
         grace: Duration,
     ) -> Vec<DaemonKey> {
         let all = self.service_map.services.iter().flat_map(|(kind, service)| {
             let key = |name: &String| DaemonKey { kind: kind.clone(), name: name.clone() };
             service.daemons.keys().map(key)
         });
-        all.filter(|key| now.since(heard(key)) > grace).collect()
+        all.filter(|key| now.saturating_sub(heard(key)) > grace).collect()
     }
 
     /// A service's daemon says goodbye.
     pub(crate) fn service_gone(&mut self, service: &str, daemon: &str, now: UTime) {
-        let map = &mut self.service_map;
-        let Some(entry) = map.services.get_mut(service) else { return };
+        let services = &mut self.service_map.services;
+        let Some(entry) = services.get_mut(service) else { return };
         if entry.daemons.remove(daemon).is_none() {
             return;
         }
         if entry.daemons.is_empty() {
-            map.services.remove(service);
+            services.remove(service);
         }
-        if !self.service_map_dirty {
-            map.epoch += 1;
-        }
-        self.service_map_dirty = true;
-        map.modified = now;
+        self.service_map_changes(now);
     }
 }
 
@@ -261,6 +280,8 @@ fn unknown_since(stamp: UTime) -> PgStat {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use maps::osdmap::{WEIGHT_IN, osd_state};
     use maps::servicemap::{Service, ServiceDaemon};
 
@@ -314,12 +335,13 @@ mod tests {
         let daemons = names.map(|name| (name.to_owned(), ServiceDaemon::default())).into();
         let service = Service { daemons, ..Service::default() };
         cluster.service_map.services.insert("rbd-mirror".to_owned(), service);
-        let at = |sec: u32| UTime { sec, nsec: 0 };
+        let at = Duration::from_secs;
         let heard = |key: &DaemonKey| if key.name == "dead" { at(1000) } else { at(1030) };
         let grace = Duration::from_secs(60);
-        let mut silent = |now: u32| {
+        let mut silent = |now: u64| {
             let silent = cluster.silent_services(heard, at(now), grace);
-            silent.iter().for_each(|key| cluster.service_gone(&key.kind, &key.name, at(now)));
+            let stamp = UTime::default();
+            silent.iter().for_each(|key| cluster.service_gone(&key.kind, &key.name, stamp));
             silent.iter().map(DaemonKey::text).collect::<Vec<_>>()
         };
         assert!(silent(1060).is_empty());
@@ -328,5 +350,66 @@ mod tests {
         let left = &cluster.service_map.services["rbd-mirror"].daemons;
         assert_eq!(left.keys().collect::<Vec<_>>(), ["alive"]);
         assert!(cluster.service_map_dirty);
+    }
+
+    /// A gateway whose session is opened.
+    fn gateway(name: &str, version: &str) -> MMgrOpen {
+        let metadata = BTreeMap::from([("version".to_owned(), version.to_owned())]);
+        MMgrOpen {
+            daemon_name: name.to_owned(),
+            service_name: "rgw".to_owned(),
+            service: Some((metadata, BTreeMap::new())),
+            ..MMgrOpen::default()
+        }
+    }
+
+    fn gateways(map: &ServiceMap) -> Vec<&str> {
+        let service = map.services.get("rgw");
+        service.map_or(Vec::new(), |of| of.daemons.keys().map(String::as_str).collect())
+    }
+
+    /// A gateway that came after the monitors had been told of another one, and before they had published that, was
+    /// lost with the published map: it stood in no `ceph -s` until it opened another session.
+    #[test]
+    fn a_service_that_comes_between_a_report_and_its_map_stays() {
+        let mut cluster = Cluster::default();
+        let now = UTime::default();
+        let addr = EntityAddr::default();
+        cluster.on_service_map(ServiceMap { epoch: 5, ..ServiceMap::default() });
+        cluster.service_daemon((1, addr), &gateway("a", ""), now);
+        let told = cluster.service_map.clone();
+        cluster.service_daemon((2, addr), &gateway("b", ""), now);
+        cluster.on_service_map(told.clone());
+        assert_eq!(gateways(&cluster.service_map), ["a", "b"]);
+        assert!(cluster.service_map_dirty && cluster.service_map.epoch > told.epoch);
+        // Nor by what the manager before this one had told last.
+        let late = ServiceMap { epoch: cluster.service_map.epoch, ..told };
+        cluster.on_service_map(late.clone());
+        assert_eq!(gateways(&cluster.service_map), ["a", "b"]);
+        assert!(cluster.service_map_dirty && cluster.service_map.epoch > late.epoch);
+        let told = cluster.service_map.clone();
+        cluster.on_service_map(told);
+        assert!(!cluster.service_map_dirty);
+        // Of another manager.
+        cluster.on_service_map(ServiceMap { epoch: 20, ..ServiceMap::default() });
+        assert_eq!((gateways(&cluster.service_map), cluster.service_map.epoch), (vec![], 20));
+    }
+
+    /// A gateway's time of start was that of its last session: a manager that was restarted made all of them young.
+    #[test]
+    fn a_service_begins_once() {
+        let mut cluster = Cluster::default();
+        let at = |sec: u32| UTime { sec, nsec: 0 };
+        let addr = EntityAddr::default();
+        let mut opens = |gid: u64, version: &str, now: u32| {
+            cluster.service_daemon((gid, addr), &gateway("a", version), at(now));
+            let daemon = &cluster.service_map.services["rgw"].daemons["a"];
+            let of_it = (daemon.start_epoch, daemon.start_stamp.sec);
+            (of_it, cluster.service_map.epoch, daemon.metadata["version"].clone())
+        };
+        assert_eq!(opens(7, "1", 100), ((1, 100), 1, "1".to_owned()));
+        assert_eq!(opens(7, "1", 200), ((1, 100), 1, "1".to_owned()));
+        assert_eq!(opens(7, "2", 300), ((1, 100), 2, "2".to_owned()));
+        assert_eq!(opens(8, "2", 400), ((3, 400), 3, "2".to_owned()));
     }
 }

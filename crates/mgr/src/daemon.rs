@@ -2,7 +2,7 @@
 //! does about it in `beacon`, `report` and `commands`.
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::rc::{Rc, Weak};
 use std::time::Duration;
@@ -58,6 +58,8 @@ pub struct Mgr {
     pub(crate) pgs_told: Notify,
     pub(crate) stopped: Cell<bool>,
     pub(crate) balancer: RefCell<Balancer>,
+    /// Wakes the balancer before its time.
+    pub(crate) balance_now: Notify,
     /// Crash reports as last read; bounded where they are kept.
     pub(crate) crashes: RefCell<commands::crash::Reports>,
     /// They have been read since this manager became the active one.
@@ -114,6 +116,7 @@ impl Mgr {
                 pgs_told: Notify::default(),
                 stopped: Cell::new(false),
                 balancer: RefCell::default(),
+                balance_now: Notify::default(),
                 crashes: RefCell::default(),
                 knows_crashes: Cell::new(false),
                 progress: RefCell::default(),
@@ -125,6 +128,13 @@ impl Mgr {
                 events: RefCell::default(),
             });
             messenger.set_dispatcher(Rc::new(Dispatch(mgr.clone())));
+            let weak = Rc::downgrade(&mgr);
+            let reconfigure = move |_: &Config, _: &BTreeSet<String>| {
+                if let Some(mgr) = weak.upgrade().filter(|mgr| mgr.active.get()) {
+                    mgr.configure_all();
+                }
+            };
+            mgr.config.observe(&["mgr_stats_period", "mgr_stats_threshold"], Rc::new(reconfigure));
             if let Err(error) = mgr.bind() {
                 mgr.shutdown().await;
                 return Err(MgrError::Bind(error));
@@ -245,9 +255,11 @@ impl Mgr {
     fn on_open(&self, con: &Connection, open: MMgrOpen) {
         let key = DaemonKey::of(con, &open.service_name, &open.daemon_name);
         tracing::debug!("{} reports", key.text());
-        con.set_session(Some(Rc::new(key.clone())));
-        let wall = UTime::from_duration(self.env.wall_clock());
-        self.daemons.borrow_mut().open(key, con, &open, wall);
+        let now = (self.env.now(), UTime::from_duration(self.env.wall_clock()));
+        if !self.daemons.borrow_mut().open(key.clone(), con, &open, now) {
+            return;
+        }
+        con.set_session(Some(Rc::new(key)));
         if open.service.is_some() {
             self.update_service(con, &open);
         }
@@ -314,7 +326,7 @@ impl Mgr {
     fn update_service(&self, con: &Connection, open: &MMgrOpen) {
         let now = UTime::from_duration(self.env.wall_clock());
         let mut cluster = self.cluster.borrow_mut();
-        cluster.service_daemon(con, open, now);
+        cluster.service_daemon((con.peer_global_id(), con.peer_addrs().front()), open, now);
         self.report_now.notify_all();
     }
 
@@ -384,8 +396,14 @@ impl Dispatcher for Dispatch {
                 if let (Some(m), Some(key)) =
                     (logged(MMgrReport::decode(raw), kind), con.session::<DaemonKey>())
                 {
-                    let wall = UTime::from_duration(mgr.env.wall_clock());
-                    mgr.daemons.borrow_mut().report(&key, &m, (mgr.env.now(), wall));
+                    let now = (mgr.env.now(), UTime::from_duration(mgr.env.wall_clock()));
+                    if !mgr.daemons.borrow_mut().report(&key, &m, now) {
+                        // It opens another session then (`DaemonServer::handle_report` in
+                        // `src/mgr/DaemonServer.cc` at v16.2).
+                        tracing::debug!("{} reports, but is not known any more", key.text());
+                        con.mark_down();
+                        return;
+                    }
                     if let Some(reports) = logged(m.osd_metrics(), kind) {
                         mgr.rbd_support.perf.on_report(reports);
                     }
@@ -396,6 +414,11 @@ impl Dispatcher for Dispatch {
                     mgr.daemons.borrow_mut().close(&key);
                     let now = UTime::from_duration(mgr.env.wall_clock());
                     mgr.cluster.borrow_mut().service_gone(&key.kind, &key.name, now);
+                }
+                // Who leaves waits for the same words, for up to a second
+                // (`mgr_client_service_daemon_unregister_timeout`).
+                if let Some(m) = logged(MMgrClose::decode(raw), kind) {
+                    con.send(m.encode());
                 }
             }
             MPGStats::TYPE if mgr.active.get() => {

@@ -84,6 +84,8 @@ pub(crate) struct Daemon {
     pub(crate) status: BTreeMap<String, String>,
     pub(crate) status_since: UTime,
     pub(crate) last_beacon: UTime,
+    /// The same by a clock that nobody sets (`env.now()`): silence is measured by it.
+    pub(crate) heard: Duration,
 }
 
 /// All that report.
@@ -97,10 +99,17 @@ fn config_of(bytes: &Bytes) -> Option<BTreeMap<String, BTreeMap<i32, String>>> {
 }
 
 impl Daemons {
-    pub(crate) fn open(&mut self, key: DaemonKey, con: &Connection, open: &MMgrOpen, wall: UTime) {
+    /// Whether it is taken.
+    pub(crate) fn open(
+        &mut self,
+        key: DaemonKey,
+        con: &Connection,
+        open: &MMgrOpen,
+        (now, wall): (Duration, UTime),
+    ) -> bool {
         if self.by_key.len() >= DAEMONS_MAX && !self.by_key.contains_key(&key) {
             tracing::warn!("too many daemons, {} is not taken", key.text());
-            return;
+            return false;
         }
         let defaults = &open.config_defaults;
         let daemon = Daemon {
@@ -110,19 +119,23 @@ impl Daemons {
             status: open.service.as_ref().map(|(_, status)| status.clone()).unwrap_or_default(),
             status_since: wall,
             last_beacon: wall,
+            heard: now,
             ..Daemon::default()
         };
         self.by_key.insert(key, daemon);
+        true
     }
 
+    /// Whether the daemon is known. One that has been forgotten must open its session anew: a report
+    /// alone says neither who it is nor which counters the values are of.
     pub(crate) fn report(
         &mut self,
         key: &DaemonKey,
         report: &MMgrReport,
         (now, wall): (Duration, UTime),
-    ) {
-        let Some(daemon) = self.by_key.get_mut(key) else { return };
-        daemon.last_beacon = wall;
+    ) -> bool {
+        let Some(daemon) = self.by_key.get_mut(key) else { return false };
+        (daemon.last_beacon, daemon.heard) = (wall, now);
         if let Some(status) = &report.daemon_status {
             daemon.status.clone_from(status);
             daemon.status_since = wall;
@@ -143,6 +156,7 @@ impl Daemons {
         if let Some(config) = config_of(&report.config) {
             daemon.config = config;
         }
+        true
     }
 
     pub(crate) fn close(&mut self, key: &DaemonKey) {

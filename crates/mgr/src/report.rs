@@ -63,14 +63,13 @@ fn tick(mgr: &Mgr) {
     {
         let mut daemons = mgr.daemons.borrow_mut();
         // Those that another manager knew have as long to come here.
-        let active_since = now.minus(active_for);
+        let active_since = mgr.active_since.get();
         let heard = |key: &DaemonKey| {
             let daemon = daemons.find(&key.kind, &key.name);
-            daemon.map_or(active_since, |daemon| daemon.last_beacon.max(active_since))
+            daemon.map_or(active_since, |daemon| daemon.heard.max(active_since))
         };
-        for key in
-            cluster.silent_services(heard, now, mgr.config.duration("mgr_service_beacon_grace"))
-        {
+        let grace = mgr.config.duration("mgr_service_beacon_grace");
+        for key in cluster.silent_services(heard, mgr.env.now(), grace) {
             tracing::info!("{} is gone: it has not been heard of", key.text());
             cluster.service_gone(&key.kind, &key.name, now);
             daemons.close(&key);

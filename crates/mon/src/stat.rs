@@ -95,7 +95,10 @@ impl MonCore {
         };
         let service_map = match m.service_map.is_empty() {
             true => None,
-            false => ServiceMap::from_bytes(&m.service_map).ok(),
+            // An old one that comes late is not kept either.
+            false => ServiceMap::from_bytes(&m.service_map)
+                .ok()
+                .filter(|map| map.epoch >= self.stat.service_map.epoch),
         };
         self.stat.version += 1;
         self.stat.fresh = true;
@@ -118,9 +121,7 @@ impl MonCore {
             }
             self.stat.digest = digest;
         }
-        if let Some(map) = service_map
-            && map.epoch >= self.stat.service_map.epoch
-        {
+        if let Some(map) = service_map {
             self.stat.service_map = map;
         }
     }

@@ -22,6 +22,7 @@ mod reports;
 mod reservations;
 mod resets;
 mod scrubs;
+mod services;
 mod shards;
 mod shared_process;
 mod snapshots;

@@ -53,6 +53,14 @@ impl PgMapDigest {
         if rate == 0.0 { 0 } else { (self.rule_avail_raw(pool) as f32 / rate) as u64 }
     }
 
+    /// Bytes that clients have stored in a pool, with what objects have in their omap: STORED of `df`.
+    pub fn pool_stored(&self, osdmap: &OsdMap, id: i64) -> u64 {
+        let stat = i32::try_from(id).ok().and_then(|id| self.pg_pool_sum.get(&id));
+        let (Some(pool), Some(stat)) = (osdmap.pool(id), stat) else { return 0 };
+        let space = self.space(osdmap, pool, stat);
+        space.stored_data.wrapping_add(space.stored_omap)
+    }
+
     fn rule_avail_raw(&self, pool: &PgPool) -> u64 {
         let avail = self.avail_space_by_rule.get(&i32::from(pool.crush_rule)).copied();
         avail.unwrap_or(0).max(0) as u64

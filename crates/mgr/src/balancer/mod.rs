@@ -72,6 +72,29 @@ pub(crate) struct Balancer {
     pub(crate) last_duration: String,
     pub(crate) result: String,
     pub(crate) nothing_to_do: bool,
+    /// A round of its own is under way.
+    pub(crate) busy: bool,
+}
+
+impl Balancer {
+    /// What an optimization that began then (`env.now()`, seconds since 1970) came to.
+    pub(crate) fn note(
+        &mut self,
+        plan: &Result<Plan, NoPlan>,
+        (began, at): (Duration, u64),
+        now: Duration,
+    ) {
+        let took = now.saturating_sub(began);
+        let secs = took.as_secs();
+        let (hours, minutes, micros) = (secs / 3600, secs / 60 % 60, took.subsec_micros());
+        self.last_started = maps::ping_times::date_text(u32::try_from(at).unwrap_or(0));
+        self.last_duration = format!("{hours}:{minutes:02}:{:02}.{micros:06}", secs % 60);
+        self.nothing_to_do = matches!(plan, Err(NoPlan::Done(_)));
+        self.result = match plan {
+            Ok(_) => "Optimization plan created successfully".to_owned(),
+            Err(why) => why.text().to_owned(),
+        };
+    }
 }
 
 /// `none`, `crush-compat` or `upmap`.
@@ -130,12 +153,33 @@ pub(crate) enum NoPlan {
     NotNow(String),
     /// The mode does not optimize.
     Mode(String),
+    /// There is nothing to optimize.
+    NoPools(String),
     /// It is as even as it gets.
     Done(String),
 }
 
+impl NoPlan {
+    /// As Ceph says it.
+    pub(crate) fn text(&self) -> &str {
+        match self {
+            NoPlan::NotNow(why) | NoPlan::Mode(why) | NoPlan::NoPools(why) | NoPlan::Done(why) => {
+                why
+            }
+        }
+    }
+}
+
+/// A plan, and how long it took to think of one: see [`optimize`].
+pub(crate) fn try_optimize(mgr: &Mgr, wanted: &BTreeSet<i64>) -> Result<Plan, NoPlan> {
+    let began = (mgr.env.now(), mgr.env.wall_clock().as_secs());
+    let plan = optimize(mgr, wanted);
+    mgr.balancer.borrow_mut().note(&plan, began, mgr.env.now());
+    plan
+}
+
 /// A plan for these pools (empty: all, or those the balancer is restricted to).
-pub(crate) fn optimize(mgr: &Mgr, wanted: &BTreeSet<i64>) -> Result<Plan, NoPlan> {
+fn optimize(mgr: &Mgr, wanted: &BTreeSet<i64>) -> Result<Plan, NoPlan> {
     let map = mgr.osdmaps.current();
     let mode = mode(mgr);
     {
@@ -156,6 +200,9 @@ pub(crate) fn optimize(mgr: &Mgr, wanted: &BTreeSet<i64>) -> Result<Plan, NoPlan
     let mut pools = if wanted.is_empty() { pool_ids(mgr) } else { wanted.clone() };
     if pools.is_empty() {
         pools = map.pools.keys().copied().collect();
+    }
+    if pools.is_empty() {
+        return Err(NoPlan::NoPools("No pools available".to_owned()));
     }
     // Where PGs are about to merge, exceptions only stand in the way.
     pools.retain(|id| map.pool(*id).is_some_and(|pool| pool.pg_num_target >= pool.pg_num));
@@ -255,40 +302,20 @@ impl Plan {
 
 /// One round of its own accord.
 async fn round(mgr: &Mgr) {
-    let (began, now) = (mgr.env.now(), mgr.env.wall_clock().as_secs());
-    let plan = optimize(mgr, &BTreeSet::new());
-    let mut nothing_to_do = true;
-    let result = match plan {
-        Err(NoPlan::NotNow(why) | NoPlan::Mode(why) | NoPlan::Done(why)) => why,
-        Ok(plan) => {
-            nothing_to_do = false;
-            match plan.execute(mgr).await {
-                Ok(()) => "Optimization plan created successfully".to_owned(),
-                Err((_, why)) => why,
-            }
-        }
-    };
-    let took = mgr.env.now().saturating_sub(began);
-    let secs = took.as_secs();
-    let mut state = mgr.balancer.borrow_mut();
-    state.last_started = maps::ping_times::date_text(u32::try_from(now).unwrap_or(0));
-    state.last_duration = format!(
-        "{}:{:02}:{:02}.{:06}",
-        secs / 3600,
-        secs / 60 % 60,
-        secs % 60,
-        took.subsec_micros()
-    );
-    state.result = result;
-    state.nothing_to_do = nothing_to_do;
+    let Ok(plan) = try_optimize(mgr, &BTreeSet::new()) else { return };
+    mgr.balancer.borrow_mut().busy = true;
+    if let Err((_, why)) = plan.execute(mgr).await {
+        tracing::warn!("balancer: {why}");
+    }
+    mgr.balancer.borrow_mut().busy = false;
 }
 
 /// Balances until the manager stops.
 pub(crate) async fn run(mgr: Rc<Mgr>) {
     while !mgr.stopped.get() {
         let pause = mgr.config.duration("mgr/balancer/sleep_interval").max(Duration::from_secs(1));
-        mgr.env.sleep(pause).await;
-        if mgr.active.get() && !mgr.stopped.get() && is_active(&mgr) && mode(&mgr) != "none" {
+        let _ = mgr.env.timeout(pause, mgr.balance_now.notified()).await;
+        if mgr.active.get() && !mgr.stopped.get() && is_active(&mgr) {
             round(&mgr).await;
         }
     }
@@ -325,5 +352,33 @@ mod tests {
         let why = not_now(true, &pgs, 0.07).unwrap();
         let words = "Too many objects (0.100000 > 0.070000) are misplaced; try again later";
         assert_eq!(why, words);
+    }
+
+    /// `balancer status` said that no optimization was needed when PGs were degraded or the mode was `none`, and
+    /// nothing at all of what an operator had optimized.
+    #[test]
+    fn the_last_optimization_is_told_whoever_asked_for_it() {
+        let mut state = Balancer::default();
+        let why = || "why".to_owned();
+        let plan = Plan {
+            mode: "upmap".to_owned(),
+            map: Rc::default(),
+            pools: BTreeSet::new(),
+            changes: Changes::default(),
+        };
+        let results = [
+            (Err(NoPlan::Done(why())), true, "why"),
+            (Err(NoPlan::NotNow(why())), false, "why"),
+            (Err(NoPlan::Mode(why())), false, "why"),
+            (Err(NoPlan::NoPools(why())), false, "why"),
+            (Ok(plan), false, "Optimization plan created successfully"),
+        ];
+        for (plan, nothing_to_do, result) in results {
+            let began = (Duration::from_secs(100), 1_795_232_811);
+            state.note(&plan, began, Duration::from_micros(3_763_000_007));
+            assert_eq!((state.nothing_to_do, state.result.as_str()), (nothing_to_do, result));
+        }
+        assert_eq!(state.last_duration, "1:01:03.000007");
+        assert_eq!(state.last_started, maps::ping_times::date_text(1_795_232_811));
     }
 }

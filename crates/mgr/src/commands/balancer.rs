@@ -35,6 +35,13 @@ fn status(mgr: &Mgr) -> CommandReply {
     reply
 }
 
+/// The balancer looks at once whether it is on.
+async fn switch(mgr: &Mgr, on: bool) -> CommandReply {
+    let reply = set(mgr, "active", if on { "true" } else { "false" }).await;
+    mgr.balance_now.notify_all();
+    reply
+}
+
 async fn set(mgr: &Mgr, name: &str, value: &str) -> CommandReply {
     match balancer::set_option(mgr, name, value).await {
         Ok(()) => CommandReply::default(),
@@ -123,6 +130,9 @@ fn eval(mgr: &Mgr, map: &CommandMap) -> CommandReply {
 /// While it acts by itself, nobody does beside it.
 fn refuse_while_active(mgr: &Mgr, what: &str) -> Option<CommandReply> {
     let text = format!("Balancer enabled, disable to {what}");
+    if !balancer::is_active(mgr) && mgr.balancer.borrow().busy {
+        return Some(CommandReply::error(EINVAL, "Balancer finishing up....try again"));
+    }
     balancer::is_active(mgr).then(|| CommandReply::error(EINVAL, text))
 }
 
@@ -138,13 +148,14 @@ fn optimize(mgr: &Mgr, map: &CommandMap) -> CommandReply {
     if mgr.balancer.borrow().plans.len() >= PLANS_MAX {
         return CommandReply::error(EAGAIN, "too many plans; remove one with 'ceph balancer rm'");
     }
-    match balancer::optimize(mgr, &wanted) {
+    match balancer::try_optimize(mgr, &wanted) {
         Ok(plan) => {
             mgr.balancer.borrow_mut().plans.insert(name, plan);
             CommandReply::default()
         }
         Err(NoPlan::NotNow(why)) => CommandReply::error(EAGAIN, why),
         Err(NoPlan::Mode(why)) => CommandReply::error(ENOEXEC, why),
+        Err(NoPlan::NoPools(why)) => CommandReply::error(ENOENT, why),
         Err(NoPlan::Done(why)) => CommandReply::error(EALREADY, why),
     }
 }
@@ -170,11 +181,11 @@ async fn execute(mgr: &Mgr, map: &CommandMap) -> CommandReply {
     let Some(plan) = plan else {
         return CommandReply::error(ENOENT, format!("plan {name} not found"));
     };
-    match plan.execute(mgr).await {
-        Ok(()) => {
-            mgr.balancer.borrow_mut().plans.remove(&name);
-            CommandReply::default()
-        }
+    let done = plan.execute(mgr).await;
+    // What was refused may be half done: it is not tried again as it was.
+    mgr.balancer.borrow_mut().plans.remove(&name);
+    match done {
+        Ok(()) => CommandReply::default(),
         Err((rc, why)) => CommandReply::error(rc.abs(), why),
     }
 }
@@ -184,8 +195,8 @@ pub(super) async fn run(mgr: &Mgr, map: &CommandMap) -> CommandReply {
     match map.prefix() {
         "balancer status" => status(mgr),
         "balancer mode" => set_mode(mgr, map).await,
-        "balancer on" => set(mgr, "active", "true").await,
-        "balancer off" => set(mgr, "active", "false").await,
+        "balancer on" => switch(mgr, true).await,
+        "balancer off" => switch(mgr, false).await,
         "balancer pool ls" => pool_ls(&balancer::pool_ids(mgr), &mgr.osdmaps.current()),
         "balancer pool add" | "balancer pool rm" => restrict(mgr, map).await,
         "balancer eval" | "balancer eval-verbose" => eval(mgr, map),

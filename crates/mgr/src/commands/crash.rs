@@ -7,6 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use command::{Align, CommandMap, CommandReply, TextTable};
 use maps::{HealthCheckMap, Severity};
+use ring::digest;
 use serde_json::Value;
 use types::UTime;
 
@@ -68,6 +69,11 @@ fn field<'a>(report: &'a Value, name: &str) -> &'a str {
     report[name].as_str().unwrap_or_default()
 }
 
+/// What stands for what a report does not tell.
+fn field_or<'a>(report: &'a Value, name: &str, otherwise: &'a str) -> &'a str {
+    report[name].as_str().unwrap_or(otherwise)
+}
+
 fn is_new(report: &Value) -> bool {
     report.get("archived").is_none()
 }
@@ -109,7 +115,8 @@ fn ls(mgr: &Mgr, map: &CommandMap, only_new: bool) -> CommandReply {
     let shown = reports.iter().filter(|(_, report)| !only_new || is_new(report));
     if !map.format().is_plain() {
         let all: Vec<&Value> = shown.map(|(_, report)| report).collect();
-        return CommandReply::data(serde_json::to_string(&all).unwrap_or_default());
+        let all = all.into_iter().cloned().collect();
+        return CommandReply::data(json::indented(&Value::Array(all)));
     }
     let mut table = TextTable::new();
     for heading in ["ID", "ENTITY", "NEW"] {
@@ -119,26 +126,72 @@ fn ls(mgr: &Mgr, map: &CommandMap, only_new: bool) -> CommandReply {
     for (id, report) in shown {
         any = true;
         let new = if is_new(report) { "*" } else { "" };
-        table.row([id.clone(), field(report, "entity_name").to_owned(), format!(" {new}")]);
+        table.row([
+            id.clone(),
+            field_or(report, "entity_name", "unknown").to_owned(),
+            format!(" {new}"),
+        ]);
     }
     CommandReply::data(if any { table.to_string() } else { String::new() })
 }
 
-/// Not an error to the tool: the number is positive.
+/// The numbers of the module's refusals are positive.
+fn refused(why: impl Into<String>) -> CommandReply {
+    CommandReply { rc: EINVAL, outs: why.into(), outb: Bytes::new() }
+}
+
 fn not_found(id: &str) -> CommandReply {
-    CommandReply { rc: EINVAL, outs: format!("crash info: {id} not found"), outb: Bytes::new() }
+    refused(format!("crash info: {id} not found"))
+}
+
+/// What crashes of one cause have in common: the functions of the stack, and what a failed assertion
+/// says without thread, time and line.
+fn stack_signature(report: &Value) -> Option<String> {
+    let mut sig = digest::Context::new(&digest::SHA256);
+    for frame in report.get("backtrace")?.as_array().into_iter().flatten() {
+        sig.update(function_of(frame.as_str().unwrap_or_default()).as_bytes());
+    }
+    if let Some([before, after]) = lasting(field(report, "assert_msg")) {
+        sig.update(before.as_bytes());
+        sig.update(after.as_bytes());
+    }
+    Some(sig.finish().as_ref().iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+/// `f()` of `(f()+0x10) [0x7f00]`.
+fn function_of(frame: &str) -> &str {
+    let place = frame.rsplit_once(' ').map_or(frame, |(place, _)| place);
+    let mut chars = place.chars();
+    chars.next();
+    chars.next_back();
+    let inner = chars.as_str();
+    inner.split_once('+').map_or(inner, |(function, _)| function)
+}
+
+/// Of `FILE: In function F thread T time TIME\nFILE: LINE: WHAT\n` what is before the thread and after
+/// the line.
+fn lasting(message: &str) -> Option<[&str; 2]> {
+    let message = &message[..message.rfind('\n')?];
+    let colon = message.rfind(": ")?;
+    let time = message[..colon].rfind(" time ")?;
+    let thread = message[..time].rfind(" thread ")?;
+    Some([&message[..thread], &message[colon..]])
 }
 
 async fn post(mgr: &Mgr, input: &Bytes) -> CommandReply {
-    let refused =
-        |why: &str| CommandReply::error(EINVAL, format!("malformed crash metadata: {why}"));
+    let malformed = |why: &str| refused(format!("malformed crash metadata: {why}"));
     if input.len() > REPORT_LEN_MAX {
-        return refused("too long");
+        return malformed("too long");
     }
-    let Ok(report) = serde_json::from_slice::<Value>(input) else { return refused("not JSON") };
+    let Ok(mut report) = serde_json::from_slice::<Value>(input) else {
+        return malformed("not JSON");
+    };
     let id = field(&report, "crash_id").to_owned();
     if id.is_empty() || time_of(field(&report, "timestamp")).is_none() {
-        return refused("crash_id and timestamp are needed");
+        return malformed("crash_id and timestamp are needed");
+    }
+    if let Some(signature) = stack_signature(&report) {
+        report["stack_sig"] = signature.into();
     }
     if mgr.crashes.borrow().contains_key(&id) {
         return CommandReply::default();
@@ -185,7 +238,7 @@ fn older_than(reports: &Reports, days: i64, now: UTime) -> Vec<String> {
 
 async fn prune(mgr: &Mgr, keep_days: &str) -> CommandReply {
     let Ok(days) = keep_days.parse::<i64>() else {
-        return CommandReply::error(EINVAL, "keep argument must be integer");
+        return refused("keep argument must be integer");
     };
     let now = UTime::from_duration(mgr.env.wall_clock());
     let old = older_than(&mgr.crashes.borrow(), days, now);
@@ -229,11 +282,7 @@ fn by_program(reports: &Reports, hours: i64, now: UTime) -> Value {
 /// The answer is where messages are, as in Ceph.
 fn json_report(mgr: &Mgr, hours: &str) -> CommandReply {
     let Ok(hours) = hours.parse::<i64>() else {
-        return CommandReply {
-            rc: EINVAL,
-            outs: "<hours> argument must be integer".to_owned(),
-            outb: Bytes::new(),
-        };
+        return refused("<hours> argument must be integer");
     };
     let now = UTime::from_duration(mgr.env.wall_clock());
     CommandReply::text(json::compact(&by_program(&mgr.crashes.borrow(), hours, now)))
@@ -268,22 +317,24 @@ pub(crate) fn health(reports: &Reports, now: UTime, recent: Duration, checks: &m
     const DETAIL_MAX: usize = 30;
     let recent: Vec<&Value> = reports
         .values()
-        .filter(|report| is_new(report) && age(report, now).is_some_and(|age| age <= recent))
+        .filter(|report| is_new(report) && age(report, now).is_some_and(|age| age < recent))
         .collect();
     if recent.is_empty() {
         return;
     }
-    let who: std::collections::BTreeSet<&str> =
-        recent.iter().map(|report| field(report, "entity_name")).collect();
-    let text = format!("{} daemons have recently crashed", who.len());
-    let check = checks.add("RECENT_CRASH", Severity::Warn, text, who.len() as i64);
+    // Crashes, whatever the words say.
+    let text = format!("{} daemons have recently crashed", recent.len());
+    let check = checks.add("RECENT_CRASH", Severity::Warn, text, recent.len() as i64);
     for report in recent.iter().take(DETAIL_MAX) {
         check.detail.push(format!(
             "{} crashed on host {} at {}",
-            field(report, "entity_name"),
-            field(report, "utsname_hostname"),
+            field_or(report, "entity_name", "unidentified daemon"),
+            field_or(report, "utsname_hostname", "(unknown)"),
             field(report, "timestamp")
         ));
+    }
+    if let Some(more) = recent.len().checked_sub(DETAIL_MAX).filter(|more| *more > 0) {
+        check.detail.push(format!("and {more} more"));
     }
 }
 
@@ -366,5 +417,49 @@ mod tests {
         let mut checks = HealthCheckMap::default();
         health(&reports, now, two_weeks, &mut checks);
         assert!(checks.checks.is_empty());
+    }
+
+    /// An OSD that crashed 40 times was "1 daemons", with 30 lines that looked like all of them.
+    #[test]
+    fn all_crashes_of_a_daemon_count() {
+        let now = time_of("2026-11-21T07:00:00.000000Z").unwrap();
+        let at = |n: u32| (n.to_string(), report(&format!("2026-11-20T07:00:{n:02}.000000Z")));
+        let found = |crashes: u32| {
+            let mut checks = HealthCheckMap::default();
+            let reports: Reports = (0..crashes).map(at).collect();
+            health(&reports, now, Duration::from_secs(14 * DAY), &mut checks);
+            checks.checks.remove("RECENT_CRASH").unwrap()
+        };
+        let check = found(40);
+        assert_eq!((check.summary.as_str(), check.count), ("40 daemons have recently crashed", 40));
+        assert_eq!((check.detail.len(), check.detail[30].as_str()), (31, "and 10 more"));
+        assert_eq!(found(30).detail.len(), 30);
+    }
+
+    /// Reports had no `stack_sig`, by which Ceph's dashboard and telemetry find crashes of one cause. The sums are
+    /// those of `calc_sig` of Ceph's module.
+    #[test]
+    fn crashes_of_one_cause_have_one_signature() {
+        let message = |thread: &str, line: u32| {
+            format!(
+                "osd/PG.cc: In function 'void f(int)' thread {thread} time 2026-11-21T07:00:00+0000\n\
+                 osd/PG.cc: {line}: FAILED ceph_assert(a == b)\n"
+            )
+        };
+        let of = |offset: &str, message: String| {
+            let frames = [format!("(f(int)+{offset}) [0x7f{offset}]"), "gsignal()".to_owned()];
+            let report = serde_json::json!({"backtrace": frames, "assert_msg": message});
+            stack_signature(&report).unwrap()
+        };
+        let first = of("0x10", message("7f01", 77));
+        assert_eq!(first, "69ec490890b9d86b43b431131d816ee3c4a236d459c64082e51e08faf9603b07");
+        assert_eq!(of("0x24", message("7f02", 78)), first);
+        assert_eq!(
+            of("0x10", String::new()),
+            "8bb72be253260b519bd8a60f11e5e6117c94c5bd967f865dadb6c432180cbe35"
+        );
+        assert_eq!(stack_signature(&serde_json::json!({"crash_id": "x"})), None);
+        let odd = serde_json::json!({"backtrace": [7, "", "\u{e9}"], "assert_msg": " thread "});
+        assert!(stack_signature(&odd).is_some());
     }
 }

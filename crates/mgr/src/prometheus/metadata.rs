@@ -13,7 +13,7 @@ const FRESH: Duration = Duration::from_secs(15);
 /// Without an answer in time the page shows what was known.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Metadata of monitors and OSDs, by `mon.a`, `osd.0`. Bound: what the monitors keep.
+/// Metadata of monitors, managers and OSDs, by `mon.a`, `osd.0`. Bound: what the monitors keep.
 #[derive(Debug, Default)]
 pub(crate) struct Metadata {
     by_daemon: BTreeMap<String, Value>,
@@ -24,6 +24,12 @@ impl Metadata {
     /// A field of a daemon's, empty if it did not tell.
     pub(super) fn get(&self, daemon: &str, field: &str) -> &str {
         self.by_daemon.get(daemon).and_then(|of| of[field].as_str()).unwrap_or_default()
+    }
+
+    /// As if the monitors had told it.
+    #[cfg(test)]
+    pub(super) fn tell(&mut self, daemon: &str, of: Value) {
+        self.by_daemon.insert(daemon.to_owned(), of);
     }
 
     /// The address in a field, without type, port and nonce.
@@ -46,7 +52,7 @@ pub(super) async fn refresh(mgr: &Mgr) {
         return;
     }
     mgr.metadata.borrow_mut().asked = Some(now);
-    for (kind, id) in [("mon", "name"), ("osd", "id")] {
+    for (kind, id) in [("mon", "name"), ("mgr", "name"), ("osd", "id")] {
         let command = json!({"prefix": format!("{kind} metadata"), "format": "json"});
         let answer = mgr.env.timeout(PATIENCE, mgr.at_monitors(&command, Bytes::new())).await;
         let Ok(Ok(answer)) = answer else { continue };

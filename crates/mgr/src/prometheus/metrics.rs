@@ -7,20 +7,17 @@ use command::{Format, Formatter};
 use maps::osdmap::{WEIGHT_IN, osdmap_flags};
 use maps::pool::pool_opts;
 use maps::release::PACIFIC;
-use maps::{OsdMap, PgPool};
+use maps::{MgrMap, OsdMap, PgPool, ServiceMap};
 use messages::DaemonHealthMetric;
 use serde_json::Value;
+use types::OsdId;
 use types::osd::pg_state;
 
 use crate::cluster::Cluster;
 use crate::daemon::Mgr;
-use crate::daemons::{Counter, DaemonKey};
-use crate::prometheus::{Metadata, ip_of};
+use crate::daemons::DaemonKey;
+use crate::prometheus::{Metadata, counters, ip_of};
 
-/// Type bits of a counter: a time, an average, one that only grows.
-const TIME: u8 = 1;
-const LONGRUNAVG: u8 = 4;
-const COUNTER: u8 = 8;
 /// Flags that have a metric of their own.
 const FLAGS: u32 = osdmap_flags::NOUP
     | osdmap_flags::NODOWN
@@ -41,16 +38,17 @@ struct Metric {
 
 /// All metrics, by name.
 #[derive(Default)]
-struct Page {
+pub(super) struct Page {
     metrics: BTreeMap<String, Metric>,
 }
 
-/// A name as Prometheus wants it: letters, digits, underscores.
+/// A name as Prometheus wants it: letters, digits, underscores, colons (`promethize` of Ceph's
+/// module).
 fn clean(name: &str) -> String {
-    let letter = |c: char| {
-        if c.is_ascii_alphanumeric() || c == '_' { c } else { '_' }
-    };
-    name.replace('-', "_minus_").replace("::", "_").chars().map(letter).collect()
+    let name = name.replace("::", "_").replace('+', "_plus");
+    let name = name.strip_suffix('-').map_or(name.clone(), |start| format!("{start}_minus"));
+    let fits = |c: char| c.is_ascii_alphanumeric() || c == ':';
+    name.chars().map(|c| if fits(c) { c } else { '_' }).collect()
 }
 
 fn escaped(value: &str) -> String {
@@ -58,7 +56,7 @@ fn escaped(value: &str) -> String {
 }
 
 impl Page {
-    fn add(
+    pub(super) fn add(
         &mut self,
         kind: &'static str,
         name: &str,
@@ -79,7 +77,7 @@ impl Page {
         metric.samples.push(format!("{name}{labels} {value:?}"));
     }
 
-    fn text(&self) -> String {
+    pub(super) fn text(&self) -> String {
         let mut out = String::new();
         for (name, metric) in &self.metrics {
             let help = metric.help.replace('\n', " ");
@@ -101,17 +99,18 @@ pub(super) fn page(mgr: &Mgr) -> String {
     let health = parsed(&cluster.digest.health_json);
     of_checks(&mut page, &health, &mut mgr.checks_seen.borrow_mut());
     of_monitors(&mut page, &cluster, &metadata);
-    of_manager(&mut page, mgr);
+    of_managers(&mut page, &mgr.mgrmap.borrow(), &metadata);
     of_osds(&mut page, &map, &cluster, &metadata);
     of_pgs(&mut page, &map, &cluster);
     of_space(&mut page, &map, &mut cluster);
     of_recovery(&mut page, &map, &cluster);
+    of_services(&mut page, &cluster.service_map);
     for (key, daemon) in mgr.daemons.borrow().iter() {
         of_health(&mut page, key, &daemon.health);
         daemon
             .counters
             .iter()
-            .for_each(|(path, counter)| of_counter(&mut page, key, path, counter));
+            .for_each(|(path, counter)| counters::add(&mut page, key, path, counter));
     }
     let daemons = mgr.daemons.borrow();
     let told = daemons.iter().flat_map(|(_, daemon)| &daemon.health);
@@ -176,19 +175,21 @@ fn of_monitors(page: &mut Page, cluster: &Cluster, metadata: &Metadata) {
     }
 }
 
-fn of_manager(page: &mut Page, mgr: &Mgr) {
-    let name = format!("mgr.{}", mgr.id());
-    let version = command::version::long();
-    let labels = [
-        ("ceph_daemon", name.as_str()),
-        ("hostname", mgr.config.host()),
-        ("ceph_version", version.as_str()),
-    ];
-    page.add("gauge", "mgr_metadata", "The manager's metadata", &labels, 1.0);
-    let active = if mgr.active.get() { 1.0 } else { 0.0 };
-    let daemon = [("ceph_daemon", name.as_str())];
-    page.add("gauge", "mgr_status", "Whether the manager is active", &daemon, active);
-    let map = mgr.mgrmap.borrow();
+/// All managers, the active one and those that stand by; the modules.
+fn of_managers(page: &mut Page, map: &MgrMap, metadata: &Metadata) {
+    let standbys = map.standbys.values().map(|standby| (standby.name.as_str(), 0.0));
+    let active = (!map.active_name.is_empty()).then_some((map.active_name.as_str(), 1.0));
+    for (id, is_active) in standbys.chain(active) {
+        let name = format!("mgr.{id}");
+        let labels = [
+            ("ceph_daemon", name.as_str()),
+            ("hostname", metadata.get(&name, "hostname")),
+            ("ceph_version", metadata.get(&name, "ceph_version")),
+        ];
+        page.add("gauge", "mgr_metadata", "The manager's metadata", &labels, 1.0);
+        let help = "Whether the manager is active";
+        page.add("gauge", "mgr_status", help, &labels[..1], is_active);
+    }
     let always = map.always_on(PACIFIC.into());
     for module in &map.available_modules {
         let labels = [("name", module.name.as_str())];
@@ -201,6 +202,40 @@ fn of_manager(page: &mut Page, mgr: &Mgr) {
         page.add("gauge", "mgr_module_status", help, &labels, status);
         let can_run = if module.can_run { 1.0 } else { 0.0 };
         page.add("gauge", "mgr_module_can_run", "Whether the module can run", &labels, can_run);
+    }
+}
+
+/// Gateways and mirrors, by what they say of themselves.
+fn of_services(page: &mut Page, map: &ServiceMap) {
+    let all = map.services.iter().flat_map(|(kind, service)| {
+        service.daemons.iter().map(move |(name, daemon)| (kind.as_str(), name, &daemon.metadata))
+    });
+    for (kind, name, facts) in all {
+        let fact = |name: &str| facts.get(name).map_or("", String::as_str);
+        let id = if kind == "rgw" { fact("id") } else { name };
+        let daemon = format!("{kind}.{id}");
+        match kind {
+            "rgw" => {
+                let labels = [
+                    ("ceph_daemon", daemon.as_str()),
+                    ("hostname", fact("hostname")),
+                    ("ceph_version", fact("ceph_version")),
+                    ("instance_id", name),
+                ];
+                page.add("untyped", "rgw_metadata", "The gateway's metadata", &labels, 1.0);
+            }
+            "rbd-mirror" => {
+                let labels = [
+                    ("ceph_daemon", daemon.as_str()),
+                    ("id", fact("id")),
+                    ("instance_id", fact("instance_id")),
+                    ("hostname", fact("hostname")),
+                    ("ceph_version", fact("ceph_version")),
+                ];
+                page.add("untyped", "rbd_mirror_metadata", "The mirror's metadata", &labels, 1.0);
+            }
+            _ => {}
+        }
     }
 }
 
@@ -244,20 +279,6 @@ fn of_osds(page: &mut Page, map: &OsdMap, cluster: &Cluster, metadata: &Metadata
             ("ceph_version", metadata.get(&name, "ceph_version")),
         ];
         page.add("untyped", "osd_metadata", "The OSD's metadata", &labels, 1.0);
-        let devices = metadata.get(&name, "devices");
-        for device in devices.split(',').filter(|device| !device.is_empty()) {
-            let device = format!("/dev/{device}");
-            let labels = [
-                ("ceph_daemon", name.as_str()),
-                ("device", device.as_str()),
-                ("db_device", ""),
-                ("wal_device", ""),
-                ("instance", host),
-            ];
-            page.add("untyped", "disk_occupation", "The OSD uses the device", &labels, 1.0);
-            let labels = [labels[0], labels[1], labels[4]];
-            page.add("untyped", "disk_occupation_human", "The same, to be read", &labels, 1.0);
-        }
         if let Some(stat) = cluster.pg_map.osd_stat.get(&osd) {
             const NANOS_PER_MS: u64 = 1_000_000;
             let perf = &stat.os_perf_stat;
@@ -277,6 +298,7 @@ fn of_osds(page: &mut Page, map: &OsdMap, cluster: &Cluster, metadata: &Metadata
             }
         }
     }
+    of_disks(page, map.osds(), metadata);
     for (bit, name) in osdmap_flags::NAMES.iter().filter(|(bit, _)| FLAGS & bit != 0) {
         let value = if map.has_flag(*bit) { 1.0 } else { 0.0 };
         page.add(
@@ -286,6 +308,41 @@ fn of_osds(page: &mut Page, map: &OsdMap, cluster: &Cluster, metadata: &Metadata
             &[],
             value,
         );
+    }
+}
+
+/// Which OSD uses which device of which host: node_exporter's metrics are joined by it. Of several OSDs
+/// on a device those that are read have one sample.
+fn of_disks(page: &mut Page, osds: impl Iterator<Item = OsdId>, metadata: &Metadata) {
+    let mut by_device: BTreeMap<(&str, String), Vec<String>> = BTreeMap::new();
+    for osd in osds {
+        let name = format!("osd.{osd}");
+        let fact = |field: &str| metadata.get(&name, field);
+        let known = |field| Some(fact(field)).filter(|told| !told.is_empty()).unwrap_or("N/A");
+        let (host, devices) = (fact("hostname"), fact("devices"));
+        let wal = match fact("osd_objectstore") {
+            "filestore" => fact("osd_journal"),
+            _ => fact("bluefs_wal_dev_node"),
+        };
+        for device in devices.split(',').filter(|device| !device.is_empty() && !host.is_empty()) {
+            let device = format!("/dev/{device}");
+            let labels = [
+                ("ceph_daemon", name.as_str()),
+                ("device", device.as_str()),
+                ("db_device", fact("bluefs_db_dev_node")),
+                ("wal_device", wal),
+                ("instance", host),
+                ("devices", known("devices")),
+                ("device_ids", known("device_ids")),
+            ];
+            page.add("untyped", "disk_occupation", "The OSD uses the device", &labels, 1.0);
+            by_device.entry((host, device)).or_default().push(name.clone());
+        }
+    }
+    for ((host, device), osds) in by_device {
+        let osds = osds.join(", ");
+        let labels = [("ceph_daemon", osds.as_str()), ("device", &device), ("instance", host)];
+        page.add("untyped", "disk_occupation_human", "The same, to be read", &labels, 1.0);
     }
 }
 
@@ -427,37 +484,119 @@ fn of_recovery(page: &mut Page, map: &OsdMap, cluster: &Cluster) {
         for (name, help, value) in [
             ("pool_num_objects_recovered", "Objects recovered", sum.num_objects_recovered),
             ("pool_num_bytes_recovered", "Bytes recovered", sum.num_bytes_recovered),
-            ("pool_objects_repaired", "Objects repaired", sum.num_objects_repaired),
         ] {
             page.add("counter", name, help, &labels, value as f64);
         }
+        // Alone in this spelling, as in Ceph.
+        let labels = [("poolid", labels[0].1)];
+        let value = sum.num_objects_repaired as f64;
+        page.add("counter", "pool_objects_repaired", "Objects repaired", &labels, value);
     }
-}
-
-fn of_counter(page: &mut Page, key: &DaemonKey, path: &str, counter: &Counter) {
-    let name = key.text();
-    let daemon = [("ceph_daemon", name.as_str())];
-    let help = &counter.kind.description;
-    let path = path.replace('.', "_");
-    if counter.kind.kind & LONGRUNAVG == 0 {
-        let kind = if counter.kind.kind & COUNTER == 0 { "gauge" } else { "counter" };
-        page.add(kind, &path, help, &daemon, counter.last.value as f64);
-        return;
-    }
-    const NANOS: f64 = 1e9;
-    let unit = if counter.kind.kind & TIME == 0 { 1.0 } else { NANOS };
-    let sum = counter.last.value as f64 / unit;
-    page.add("counter", &format!("{path}_sum"), &format!("{help} Total"), &daemon, sum);
-    let count = counter.last.count as f64;
-    page.add("counter", &format!("{path}_count"), &format!("{help} Count"), &daemon, count);
 }
 
 #[cfg(test)]
 mod tests {
+    use maps::mgrmap::StandbyInfo;
     use maps::pool::PoolOpt;
+    use maps::servicemap::{Service, ServiceDaemon};
     use serde_json::json;
 
     use super::*;
+
+    /// What a part of the page says.
+    fn samples(fill: impl FnOnce(&mut Page)) -> Vec<String> {
+        let mut page = Page::default();
+        fill(&mut page);
+        let text = page.text();
+        let lines = text.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
+        lines.map(str::to_owned).collect()
+    }
+
+    /// `-` became `_minus_` wherever it was: `ceph_throttle_minus_...` is in no dashboard.
+    #[test]
+    fn names_are_those_of_ceph() {
+        for (name, shown) in [
+            ("throttle-msgr.get", "throttle_msgr_get"),
+            ("a+b", "a_plusb"),
+            ("wal-", "wal_minus"),
+            ("a::b", "a_b"),
+            ("a b/c", "a_b_c"),
+        ] {
+            assert_eq!(clean(name), shown);
+        }
+    }
+
+    /// Two OSDs on one device had two samples of `ceph_disk_occupation_human` for it: who joined by it was told that
+    /// it matches many to many.
+    #[test]
+    fn a_device_of_several_osds_is_shown_once() {
+        let mut metadata = Metadata::default();
+        for osd in [0, 1] {
+            metadata.tell(
+                &format!("osd.{osd}"),
+                json!({
+                    "hostname": "h", "devices": "sda", "device_ids": "sda=DISK",
+                }),
+            );
+        }
+        metadata.tell(
+            "osd.2",
+            json!({"hostname": "h", "devices": "sdb", "bluefs_db_dev_node": "/dev/nvme0n1"}),
+        );
+        metadata.tell("osd.3", json!({"hostname": "h", "devices": ""}));
+        let page = samples(|page| of_disks(page, 0..4, &metadata));
+        let shared = r#"device="/dev/sda",db_device="",wal_device="",instance="h",devices="sda",device_ids="sda=DISK""#;
+        let expected = [
+            format!("ceph_disk_occupation{{ceph_daemon=\"osd.0\",{shared}}} 1.0"),
+            format!("ceph_disk_occupation{{ceph_daemon=\"osd.1\",{shared}}} 1.0"),
+            r#"ceph_disk_occupation{ceph_daemon="osd.2",device="/dev/sdb",db_device="/dev/nvme0n1",wal_device="",instance="h",devices="sdb",device_ids="N/A"} 1.0"#.to_owned(),
+            r#"ceph_disk_occupation_human{ceph_daemon="osd.0, osd.1",device="/dev/sda",instance="h"} 1.0"#.to_owned(),
+            r#"ceph_disk_occupation_human{ceph_daemon="osd.2",device="/dev/sdb",instance="h"} 1.0"#.to_owned(),
+        ];
+        assert_eq!(page, expected);
+    }
+
+    /// Managers that stand by were not on the page: nobody was told that there is none to take over.
+    #[test]
+    fn managers_that_stand_by_are_shown() {
+        let standby = StandbyInfo { gid: 2, name: "y".to_owned(), ..StandbyInfo::default() };
+        let map = MgrMap {
+            active_name: "x".to_owned(),
+            standbys: [(2, standby)].into(),
+            ..MgrMap::default()
+        };
+        let mut metadata = Metadata::default();
+        metadata.tell("mgr.y", json!({"hostname": "h", "ceph_version": "v"}));
+        assert_eq!(
+            samples(|page| of_managers(page, &map, &metadata)),
+            [
+                r#"ceph_mgr_metadata{ceph_daemon="mgr.y",hostname="h",ceph_version="v"} 1.0"#,
+                r#"ceph_mgr_metadata{ceph_daemon="mgr.x",hostname="",ceph_version=""} 1.0"#,
+                r#"ceph_mgr_status{ceph_daemon="mgr.y"} 0.0"#,
+                r#"ceph_mgr_status{ceph_daemon="mgr.x"} 1.0"#,
+            ]
+        );
+    }
+
+    /// Gateways and mirrors were not on the page, only their counters.
+    #[test]
+    fn gateways_and_mirrors_are_shown() {
+        let facts = [("id", "a"), ("hostname", "h"), ("ceph_version", "v"), ("instance_id", "9")];
+        let metadata = facts.map(|(k, v)| (k.to_owned(), v.to_owned())).into();
+        let daemon = ServiceDaemon { metadata, ..ServiceDaemon::default() };
+        let daemons = BTreeMap::from([("4242".to_owned(), daemon)]);
+        let service = Service { daemons, ..Service::default() };
+        let kinds = ["rgw", "rbd-mirror", "other"].map(str::to_owned);
+        let services = kinds.map(|kind| (kind, service.clone())).into();
+        let map = ServiceMap { services, ..ServiceMap::default() };
+        assert_eq!(
+            samples(|page| of_services(page, &map)),
+            [
+                r#"ceph_rbd_mirror_metadata{ceph_daemon="rbd-mirror.4242",id="a",instance_id="9",hostname="h",ceph_version="v"} 1.0"#,
+                r#"ceph_rgw_metadata{ceph_daemon="rgw.a",hostname="h",ceph_version="v",instance_id="4242"} 1.0"#,
+            ]
+        );
+    }
 
     /// Dashboards of Ceph show what pools are: `type`, `description` and `compression_mode` were missing.
     #[test]

@@ -6,6 +6,7 @@
 //!
 //! Anybody who reaches the port may read it, as with Ceph's: it holds figures, not data.
 
+mod counters;
 mod metadata;
 mod metrics;
 
@@ -74,27 +75,28 @@ fn url(listens: SocketAddr, own: Option<IpAddr>) -> String {
 
 /// Serves until the manager stops.
 pub(crate) async fn run(mgr: Rc<Mgr>) {
-    let mut complained = false;
+    let mut complained = None;
     while !mgr.stopped.get() {
         mgr.env.sleep(PAUSE).await;
         let Some(role) = role(&mgr) else { continue };
         let address = address(&mgr);
+        let still = || self::role(&mgr) == Some(role) && self::address(&mgr) == address;
         match mgr.env.listen(address) {
             Ok(listener) => {
-                complained = false;
+                complained = None;
                 let url = url(address, mgr.messenger.addrs().front().ip());
                 tracing::info!("metrics at {url}metrics ({role:?})");
                 if role == Role::Active {
                     *mgr.prometheus_url.borrow_mut() = Some(url);
                     mgr.beacon_now.notify_all();
                 }
-                serve(&mgr, &*listener, role).await;
+                serve(&mgr, &*listener, role, still).await;
                 if mgr.prometheus_url.take().is_some() {
                     mgr.beacon_now.notify_all();
                 }
             }
-            Err(error) if !complained => {
-                complained = true;
+            Err(error) if complained != Some(address) => {
+                complained = Some(address);
                 tracing::warn!("no metrics: cannot listen on {address}: {error}");
             }
             Err(_) => {}
@@ -102,10 +104,10 @@ pub(crate) async fn run(mgr: Rc<Mgr>) {
     }
 }
 
-/// Until the module is disabled, or the manager's role is another.
-async fn serve(mgr: &Rc<Mgr>, listener: &dyn Listener, now: Role) {
+/// Until the module is disabled, the manager's role is another, or so is the address to serve at.
+async fn serve(mgr: &Rc<Mgr>, listener: &dyn Listener, now: Role, still: impl Fn() -> bool) {
     let open = Rc::new(Cell::new(0));
-    while role(mgr) == Some(now) {
+    while still() {
         let Ok(accepted) = mgr.env.timeout(PAUSE, listener.accept()).await else { continue };
         let Ok(stream) = accepted else { return };
         if open.get() >= CONNECTIONS_MAX {

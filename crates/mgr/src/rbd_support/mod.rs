@@ -205,6 +205,14 @@ pub(crate) async fn run(mgr: Rc<Mgr>) {
     }
 }
 
+/// Reads all that commands are about.
+async fn load(mgr: &Mgr, client: &Client) -> Result<(), ClientError> {
+    let this = &mgr.rbd_support;
+    this.tasks.load(client).await?;
+    this.trash.start(mgr, client).await?;
+    this.mirror.start(mgr, client).await
+}
+
 /// One client's life.
 async fn serve(mgr: &Rc<Mgr>) -> Result<(), ClientError> {
     let this = &mgr.rbd_support;
@@ -222,7 +230,10 @@ async fn serve(mgr: &Rc<Mgr>) -> Result<(), ClientError> {
             same && !mgr.stopped.get() && !mgr.rbd_support.shut_out.get()
         }
     };
-    let loaded = this.tasks.load(&client).await;
+    let loaded = load(mgr, &client).await;
+    if let Err(error) = &loaded {
+        this.failed(error);
+    }
     if loaded.is_ok() && alive() {
         let mut parts = Vec::new();
         let (of, by, still) = (mgr.clone(), client.clone(), alive.clone());
@@ -258,6 +269,8 @@ async fn serve(mgr: &Rc<Mgr>) -> Result<(), ClientError> {
         }
     } else {
         client.shutdown();
+        this.trash.reset();
+        this.mirror.reset();
     }
     this.tasks.reset();
     this.perf.reset();

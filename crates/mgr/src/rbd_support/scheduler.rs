@@ -169,6 +169,14 @@ impl Scheduler {
         self.changed.notify_all();
     }
 
+    /// Reads all, for a new client. What the client before it had under way ends first: what that one
+    /// has not read any more must not look like what there is.
+    pub(super) async fn start(&self, mgr: &Mgr, client: &Client) -> Result<(), ClientError> {
+        let _turn = self.turn.acquire(1).await;
+        self.reset();
+        self.refresh(mgr, client).await
+    }
+
     // --- What there is
 
     async fn refresh(&self, mgr: &Mgr, client: &Client) -> Result<(), ClientError> {
@@ -180,9 +188,7 @@ impl Scheduler {
                 if schedules.values().any(|(spec, _)| spec.intersects(&wanted)) {
                     match self.items_of(client, &schedules, pool, &name).await {
                         Ok(found) => items.extend(found),
-                        Err(ClientError::Errno(Errno::ESHUTDOWN)) => {
-                            return Err(Errno::ESHUTDOWN.into());
-                        }
+                        Err(error) if is_the_end(&error) => return Err(error),
                         Err(error) => {
                             tracing::warn!("of pool {name} what was there before counts: {error}");
                             items.extend(self.known(|item| item.pool == pool));
@@ -239,9 +245,13 @@ impl Scheduler {
             }
         }
         for (pool, name) in rbd_pools(client) {
-            let Ok(io) = client.io_ctx(&name).await else { continue };
-            let stored = match io.omap_get(self.object()).await {
-                Err(ClientError::Errno(Errno::ESHUTDOWN)) => return Err(Errno::ESHUTDOWN.into()),
+            let stored = async {
+                let io = client.io_ctx(&name).await?;
+                let stored = io.omap_get(self.object()).await?;
+                Ok::<_, ClientError>((io, stored))
+            };
+            let (io, stored) = match stored.await {
+                Err(error) if is_the_end(&error) => return Err(error),
                 Err(ClientError::Errno(Errno::ENOENT)) => continue,
                 Err(error) => {
                     tracing::warn!("schedules of pool {name} stay as they were: {error}");
@@ -260,9 +270,7 @@ impl Scheduler {
                         stale.push(key);
                         continue;
                     }
-                    Err(LevelError::Client(error @ ClientError::Errno(Errno::ESHUTDOWN))) => {
-                        return Err(error);
-                    }
+                    Err(LevelError::Client(error)) if is_the_end(&error) => return Err(error),
                     Err(LevelError::Client(error)) => {
                         tracing::warn!("the schedule of {id} stays as it was: {error}");
                         all.extend(self.known_schedules(|known, _| *known == id));
@@ -316,7 +324,7 @@ impl Scheduler {
                 let image = match primary_by_snapshots(&io, &id).await {
                     Ok(Some(image)) => image,
                     Ok(None) => continue,
-                    Err(error @ ClientError::Errno(Errno::ESHUTDOWN)) => return Err(error),
+                    Err(error) if is_the_end(&error) => return Err(error),
                     Err(error) => {
                         tracing::warn!("image {id} of pool {name} counts as before: {error}");
                         let this = item(Some(id));
@@ -332,6 +340,33 @@ impl Scheduler {
             }
         }
         Ok(items)
+    }
+
+    /// A level's schedule as it is kept. A change goes on from here and not from what is known: a pool
+    /// that could not be read, or somebody else's change, would be lost with what is saved.
+    async fn stored(
+        &self,
+        mgr: &Mgr,
+        client: &Client,
+        spec: &LevelSpec,
+    ) -> Result<Schedule, CommandReply> {
+        let text = match spec.pool() {
+            None => mgr.config.str(self.option()),
+            Some(pool) => {
+                let what = format!("Failed to operate read op for oid {}", self.object());
+                let name = client.osdmap().pool_names.get(&pool).cloned().unwrap_or_default();
+                let io = client.io_ctx(&name).await.map_err(|e| rados_error(&e, ""))?;
+                let all = there(io.omap_get(self.object()).await);
+                let mut all = all.map_err(|e| rados_error(&e, &what))?.unwrap_or_default();
+                let text = all.remove(&BString::from(spec.id.as_str())).unwrap_or_default();
+                String::from_utf8_lossy(&text).into_owned()
+            }
+        };
+        if text.is_empty() {
+            return Ok(Schedule::default());
+        }
+        // What nobody understands is not done either: it may be replaced.
+        Ok(Schedule::parse(&text).unwrap_or_default())
     }
 
     async fn save(
@@ -467,8 +502,7 @@ impl Scheduler {
         start: Option<&str>,
     ) -> Result<(), CommandReply> {
         let _turn = self.turn.acquire(1).await;
-        let known = self.state.borrow().schedules.get(&level.id).map(|(_, s)| s.clone());
-        let mut schedule = known.unwrap_or_default();
+        let mut schedule = self.stored(mgr, client, &level).await?;
         let changed = match (add, interval) {
             (true, interval) => schedule.add(interval.unwrap_or_default(), start),
             (false, None) => {
@@ -521,6 +555,11 @@ impl Scheduler {
             Kind::MirrorSnapshot => json!({"scheduled_images": scheduled}),
         }
     }
+}
+
+/// The client has ended, or is shut out: what does not answer says nothing of what is there.
+fn is_the_end(error: &ClientError) -> bool {
+    matches!(error, ClientError::Errno(Errno::ESHUTDOWN) | ClientError::Closed)
 }
 
 /// Seconds since 1970.
@@ -588,6 +627,15 @@ mod tests {
         assert_eq!(state.take_due(3600), Some(item("")));
         state.enqueue(item("a"), 3600);
         assert_eq!(state.queue.keys().copied().collect::<Vec<_>>(), [3660]);
+    }
+
+    /// A look that was cut off by the client's end, which says `Closed`, counted as one that had found nothing: the
+    /// next client began with no schedules, and what was added to one replaced it.
+    #[test]
+    fn a_client_that_has_ended_has_not_looked() {
+        assert!(is_the_end(&ClientError::Closed));
+        assert!(is_the_end(&Errno::EBLOCKLISTED.into()));
+        assert!(!is_the_end(&Errno::EIO.into()) && !is_the_end(&Errno::ENOENT.into()));
     }
 
     #[test]
