@@ -5,6 +5,7 @@
 //! joins them ([`joined_key`]). [`RedbKv`] is the monitor's, [`NativeKv`] RocksDB or LevelDB.
 
 mod fitted;
+mod level_log;
 mod native;
 mod redb_kv;
 mod told;

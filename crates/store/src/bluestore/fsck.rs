@@ -1,6 +1,7 @@
 //! Whether everything agrees: extent maps, shared blobs, freelist, totals, and data with its
 //! checksums. A repair believes the extent maps: all else is counted anew from them. An object of
-//! which an onode or a part of the extent map cannot be read is removed: other OSDs have it.
+//! which an onode or a part of the extent map cannot be read is removed: other OSDs have it. Where it is
+//! one that nobody else may have, what seems to be nobody's may be its, and stays.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -44,7 +45,7 @@ struct Known {
     omap: u64,
 }
 
-/// The object an onode's key is of, for people, and whether it is the OSD's own (its maps, a
+/// The object an onode's key is of, for people, and whether it may be the OSD's own (its maps, a
 /// placement group's log): nobody else has those.
 fn of_onode_key(key: &Bytes) -> (String, bool) {
     match object_of(key) {
@@ -52,7 +53,7 @@ fn of_onode_key(key: &Bytes) -> (String, bool) {
             let is_own = oid.is_pgmeta() || key.starts_with(&onodes_of(&CollId::Meta));
             (oid.to_string(), is_own)
         }
-        None => (format!("an object whose key is {key:?}"), false),
+        None => (format!("an object whose key is {key:?}"), true),
     }
 }
 
@@ -69,6 +70,8 @@ struct Found {
     /// Numbers of objects that a repair removes, and of their omaps.
     lost: BTreeSet<u64>,
     lost_omaps: BTreeSet<u64>,
+    /// Objects that cannot be read and are not removed: nobody knows what of the rest is theirs.
+    unread: u64,
     /// Units taken for copies.
     copies: Vec<u64>,
     batch: KvBatch,
@@ -95,6 +98,8 @@ impl Core {
         let (mut report, mut found) = (Fsck::default(), Found::default());
         let mut onodes = self.fsck_onodes(&mut report, &mut found, options)?;
         self.fsck_shards(&mut report, &mut found, options, &mut onodes)?;
+        let is_repair = options.repair;
+        let options = FsckOptions { repair: is_repair && found.unread == 0, ..options };
         self.fsck_extents(&mut report, &mut found, options, &onodes)?;
         let omaps: BTreeSet<u64> = onodes.values().map(|known| known.omap).collect();
         for (sbid, _) in found.shared.keys() {
@@ -114,13 +119,15 @@ impl Core {
                 report.error(format!("omap {omap} of no object"));
                 report.repaired += u64::from(options.repair);
             }
-            found.batch.delete(key);
+            if options.repair {
+                found.batch.delete(key);
+            }
         }
         let before = report.errors.len();
         self.fsck_space(&mut report, &found);
         self.fsck_totals(&mut report, &found);
         self.fsck_pools(&mut report)?;
-        if options.repair {
+        if is_repair {
             self.mend(&mut report, found, before)?;
         }
         Ok(report)
@@ -178,7 +185,7 @@ impl Core {
                         report.error(format!(
                             "extent map {nid:?} {index:?} of no object cannot be read"
                         ));
-                        if options.repair {
+                        if options.repair && found.unread == 0 {
                             found.batch.delete(key);
                             report.repaired += 1;
                         }
@@ -296,7 +303,10 @@ impl Core {
                 continue;
             }
             report.error(format!("shared blob {sbid} says {says:?}, there are {is:?}"));
-            report.repaired += u64::from(options.repair);
+            if !options.repair {
+                continue;
+            }
+            report.repaired += 1;
             match is {
                 Some(refs) => {
                     let blob = SharedBlob { refs: refs.clone() };
@@ -394,9 +404,11 @@ impl Core {
         Ok(())
     }
 
-    /// Writes what has been found to be so. Errors from `first` on are of space and totals.
+    /// Writes what has been found to be so. Errors from `first` on are of space and totals. With objects
+    /// unread that is what was removed, and no more.
     fn mend(&self, report: &mut Fsck, mut found: Found, first: usize) -> Result<(), StoreError> {
-        let mut of_space = (report.errors.len() - first) as u64;
+        let is_all_read = found.unread == 0;
+        let mut of_space = if is_all_read { (report.errors.len() - first) as u64 } else { 0 };
         let held: BTreeSet<u64> = found.held.keys().copied().collect();
         let (mut state, mut alloc) = (self.state(), self.alloc());
         // These are held from now on.
@@ -411,7 +423,7 @@ impl Core {
         if of_space > 0 || !found.batch.is_empty() {
             found.totals.last_id = found.totals.last_id.max(state.totals.last_id);
             found.batch.put(totals_key(), found.totals.to_bytes());
-            if of_space > 0 || report.repaired > 0 {
+            if is_all_read && (of_space > 0 || report.repaired > 0) {
                 for (key, value) in alloc.rebuild(&held) {
                     found.batch.put(key, value);
                 }
@@ -428,8 +440,8 @@ impl Core {
     }
 }
 
-/// Tells of an object that cannot be read; a repair removes its onode, if others have the object.
-/// Whether it is removed.
+/// Tells of an object that cannot be read; a repair removes its onode, if others have the object, and
+/// counts it as unread otherwise. Whether it is removed.
 fn lose(
     report: &mut Fsck,
     found: &mut Found,
@@ -439,8 +451,9 @@ fn lose(
 ) -> bool {
     let (name, is_own) = of_onode_key(key);
     if is_own {
+        found.unread += 1;
         report.error(format!(
-            "{name}: {why}; this is the OSD's own and not repaired: export what can be read, make the OSD anew"
+            "{name}: {why}; other OSDs do not have this: it stays, and what may be its; export what can be read, make the OSD anew"
         ));
         return false;
     }
@@ -665,7 +678,8 @@ mod tests {
                 })
                 .await;
             }
-            one(&env, "a key", 0, 0, |kv| {
+            // It may be a log's.
+            one(&env, "a key", 1, 0, |kv| {
                 let mut key = onode_key(&pg(0), &numbered(3)).to_vec();
                 key.truncate(key.len() - 5);
                 put(kv, key.into(), vec![9]);
@@ -677,6 +691,74 @@ mod tests {
                 put(kv, onode_key(&pg(0), &own), vec![9]);
             })
             .await;
+        });
+    }
+
+    /// Of the OSD's own objects that could not be read a repair said that they were left alone, and then removed
+    /// their extents and omaps, which seemed to be nobody's, and gave their units to others: a placement group's log
+    /// was gone for good.
+    #[test]
+    fn what_may_be_an_own_objects_stays() {
+        block_on(|env| async move {
+            let (device, kv) = filled(&env).await;
+            let own = pg(0).spg().unwrap().pgmeta();
+            let store = mounted(&env, &device, &kv).await;
+            let mut t = Transaction::new();
+            t.write(&pg(0), &own, 0, vec![5; 20_000]);
+            t.omap_setkeys(&pg(0), &own, [("log", "entry".into())]);
+            t.clone_object(&pg(0), &own, &numbered(7));
+            store.submit(t).await.unwrap();
+            store.close().await.unwrap();
+            drop(store);
+            let keys = |prefix: &[u8], end: &[u8]| kv.range(prefix, end, usize::MAX).unwrap();
+            let key = onode_key(&pg(0), &own);
+            let onode = kv.get(&key).unwrap().expect("the onode");
+            let shard = shard_key(Onode::from_bytes_exact(&onode).unwrap().nid, 0);
+            let mut cut = key.to_vec();
+            cut.truncate(cut.len() - 5);
+            // Its onode, a part of its extent map, its key. Another's goes all the same.
+            for damaged in [key.clone(), shard, cut.into()] {
+                let was = kv.get(&damaged).unwrap();
+                put(&*kv, damaged.clone(), vec![9]);
+                if was.is_none() {
+                    let mut batch = KvBatch::new();
+                    batch.delete(key.clone());
+                    kv.commit(batch).unwrap();
+                }
+                let another = onode_key(&pg(0), &numbered(3));
+                put(&*kv, another.clone(), vec![9]);
+                let content = || (keys(b"E", b"F"), keys(b"M", b"N"), keys(b"X", b"Y"));
+                let before = content();
+                let store = mounted(&env, &device, &kv).await;
+                let repair = FsckOptions { deep: false, repair: true };
+                let report = store.fsck(repair).await.unwrap();
+                assert_eq!(report.repaired, 1, "{damaged:?} {report:?}");
+                assert!(report.errors.iter().any(|e| e.contains("it stays")), "{report:?}");
+                assert_eq!(kv.get(&another), Ok(None));
+                assert!(content() == before, "{damaged:?} {report:?}");
+                // What is written from now on does not go to where its data is.
+                let mut t = Transaction::new();
+                t.write(&pg(0), &numbered(20), 0, vec![8; 4_000_000]);
+                store.submit(t).await.unwrap();
+                let mut t = Transaction::new();
+                t.remove(&pg(0), &numbered(20));
+                store.submit(t).await.unwrap();
+                store.close().await.unwrap();
+                drop(store);
+                // Somebody who can, mends it.
+                let mut batch = KvBatch::new();
+                match was {
+                    Some(was) => batch.put(damaged.clone(), was),
+                    None => batch.delete(damaged.clone()).put(key.clone(), onode.clone()),
+                };
+                kv.commit(batch).unwrap();
+                let store = mounted(&env, &device, &kv).await;
+                let data = store.read(&pg(0), &own, 0, 0).await.unwrap();
+                assert!(data.to_contiguous() == vec![5; 20_000], "{damaged:?}");
+                let log = store.omap_values(&pg(0), &own, &["log".into()]).await.unwrap();
+                assert_eq!(log.len(), 1, "{damaged:?}");
+                store.close().await.unwrap();
+            }
         });
     }
 

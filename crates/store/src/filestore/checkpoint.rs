@@ -82,14 +82,21 @@ fn is_subvolume(path: &Path) -> io::Result<bool> {
 }
 
 /// Makes `current` of a new store, a subvolume where there are snapshots and they are `wanted`
-/// (`filestore_btrfs_snap`); what an earlier store left of snapshots goes.
+/// (`filestore_btrfs_snap`). What an earlier store left goes, snapshots and files: a collection of the
+/// same name would have them.
 pub fn make_current(dir: &Path, wanted: bool) -> io::Result<()> {
     for generation in snapshots(dir)? {
         remove(dir, &name_of(generation))?;
     }
     let current = dir.join(CURRENT);
+    if current.exists() {
+        match is_subvolume(&current)? {
+            true => remove(dir, CURRENT)?,
+            false => fs::remove_dir_all(&current)?,
+        }
+    }
     let (kind, _, _) = xattr::file_system(&File::open(dir)?)?;
-    if kind == FileSystemKind::Btrfs && wanted && !current.exists() {
+    if kind == FileSystemKind::Btrfs && wanted {
         return call(dir, SUBVOL_CREATE, CURRENT, None);
     }
     fs::create_dir_all(current)

@@ -209,7 +209,8 @@ impl Gate {
 
 impl FileStore {
     /// Makes an empty store in a folder, with a journal of `journal_len` bytes and an empty key-value
-    /// store. Before the latter is opened [`make_current`] is to be called, if it lies in `current`.
+    /// store. Before the latter is opened [`make_current`] is to be called: the folder may have been another
+    /// store's, and the database may lie in `current`.
     pub async fn mkfs(
         env: &Env,
         dir: &Path,

@@ -136,9 +136,10 @@ impl Core {
     }
 }
 
-/// Writes a checkpoint.
+/// Writes a checkpoint. When it ends, whether it failed or not, it has let go of the device.
 pub(super) async fn run(inner: Rc<Inner>, task: Task) {
     if let Err(e) = write(&inner, task).await {
+        inner.core.borrow_mut().checkpointing = false;
         inner.fail(e.into());
     }
 }
@@ -495,6 +496,32 @@ mod tests {
             let (writes, written) = (writes - before.0, written - before.1);
             assert!(written > 40_000, "{written}");
             assert!(writes * SLICE_LEN as u64 >= written, "{writes} writes of {written} bytes");
+        });
+    }
+
+    /// A close waited for its own checkpoint only: one that another had asked for meanwhile was still being written
+    /// when it had ended, and whoever opened the device next wrote beside it.
+    #[test]
+    fn a_close_waits_for_whatever_checkpoint_runs() {
+        block_on(|env| async move {
+            let (file, store) = made(&env, 16 << 20, 1 << 20).await;
+            for n in 0..100 {
+                let mut t = Transaction::new();
+                t.touch(&pg(0), &long_named(n));
+                store.submit(t).await.unwrap();
+            }
+            file.set_delay(3);
+            let closed = env.spawn_with_handle(store.close());
+            while !store.inner.core.borrow().checkpointing {
+                env.sleep(Duration::from_micros(1)).await;
+            }
+            let compacted = env.spawn_with_handle(store.compact());
+            closed.await.unwrap();
+            let _ = compacted.await;
+            let writes = store.device().ledger().writes();
+            assert_eq!(store.inner.core.borrow().checkpoints_begun, 2);
+            env.sleep(Duration::from_secs(10)).await;
+            assert_eq!(store.device().ledger().writes(), writes);
         });
     }
 

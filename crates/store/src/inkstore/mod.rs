@@ -475,7 +475,9 @@ impl ObjectStore for InkStore {
             inner.folding.notify_all();
             inner.discarding.notify_all();
             // Afterwards no task holds the device any more.
-            let busy = |core: &Core| core.committing || core.folding || core.discards.is_running();
+            let busy = |core: &Core| {
+                core.committing || core.checkpointing || core.folding || core.discards.is_running()
+            };
             inner.progress.until(|| !busy(&inner.core.borrow())).await;
             result
         })

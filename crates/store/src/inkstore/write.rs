@@ -23,14 +23,13 @@ use super::rec::Share;
 use super::state::{Slot, State};
 use super::{Core, Inner, ready};
 use crate::check::{Existing, check};
+use crate::transaction::SMALL_METADATA;
 use crate::{CollId, CollIndex, ObjectIndex, Op, Pairs, StoreError, Transaction};
 
 /// Up to this many bytes of a block are kept among the metadata instead of in a block.
 pub(super) const INLINE_MAX: usize = 1024;
 /// Up to this many bytes of patches an object keeps before they are folded.
 pub(super) const PATCHES_MAX: usize = 16 << 10;
-/// Transactions without data that add at most so much metadata may use half of the reserve.
-const SMALL_METADATA: u64 = 64 << 10;
 /// Transactions with at least this much data start writing it at once: there is nothing to gain
 /// by joining it with others'.
 const EARLY_WRITE_MIN: u64 = 128 << 10;
@@ -149,7 +148,7 @@ impl Core {
         let used = self.used_blocks();
         let metadata_blocks = metadata.div_ceil(PAGE_PAYLOAD_LEN as u64) * 5 / 4;
         let total = u64::from(self.device_blocks);
-        // What comes with a removal or an overwrite (a pg log entry) must fit when nothing else does.
+        // What comes with a removal or an overwrite (a pg log entry) may use half of the reserve.
         let is_small = metadata <= SMALL_METADATA;
         let fits_as_small = || used + metadata_blocks + self.reserve_blocks() / 2 <= total;
         if blocks == 0 && is_small {

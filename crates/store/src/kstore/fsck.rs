@@ -51,6 +51,7 @@ impl Core {
         self.each(Prefix::Onode, &mut |key, value| {
             let cid = key.get(2..2 + COLLECTION_KEY_LEN).and_then(parse_collection_key);
             let (Some(cid), Some(oid)) = (cid, object_of(key)) else {
+                unread += 1;
                 return report.error(format!("{}: an onode's key that names nothing", hex(key)));
             };
             let name = format!("{cid} {oid}");
@@ -91,7 +92,8 @@ impl Core {
             }
         })?;
         if !orphans.is_empty() {
-            let whose = if unread > 0 { ", or to those that do not decode: they stay" } else { "" };
+            let whose =
+                if unread > 0 { ", or to those that cannot be read: they stay" } else { "" };
             report.error(format!("{} keys belong to no object{whose}", orphans.len()));
         }
         if unread > 0 {

@@ -33,13 +33,37 @@ const SMALL_LEN: u64 = 2 << 30;
 const WRITE_BUFFER_SHARE_SMALL: u64 = 128;
 const WRITE_BUFFER_SHARE: u64 = 32;
 
-/// The value of a setting in RocksDB's options.
+/// The value of a setting in RocksDB's options. Of one that comes twice the latter holds.
 fn setting(options: &str, name: &str) -> Option<u64> {
-    let value = options.split([',', ';']).find_map(|part| {
+    let mut depth = 0_u32;
+    // Settings of a part (a table's) are in braces, perhaps under the same name.
+    let parts = options.split(|c: char| {
+        match c {
+            '{' => depth += 1,
+            '}' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        depth == 0 && (c == ',' || c == ';')
+    });
+    let values = parts.filter_map(|part| {
         let (key, value) = part.split_once('=')?;
         (key.trim() == name).then(|| value.trim())
     });
-    value?.parse().ok()
+    number(values.last()?)
+}
+
+/// A number as RocksDB reads it: digits, and perhaps a letter for a power of 1024.
+fn number(text: &str) -> Option<u64> {
+    let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (digits, rest) = text.split_at(end);
+    let factor = match rest.chars().next() {
+        Some('k' | 'K') => 1 << 10,
+        Some('m' | 'M') => 1 << 20,
+        Some('g' | 'G') => 1 << 30,
+        Some('t' | 'T') => 1 << 40,
+        _ => 1,
+    };
+    digits.parse::<u64>().ok()?.checked_mul(factor)
 }
 
 /// Write buffers in a compaction by our bounds, and by RocksDB's own.
@@ -76,6 +100,25 @@ pub fn fitted(given: &RocksDbOptions, len: u64) -> Fitted {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A size with a suffix counted as not set and of one given twice the first counted: RocksDB had write
+    /// buffers of another size than room was kept for.
+    #[test]
+    fn settings_are_read_as_rocksdb_does() {
+        let of = |options: &str| setting(options, "write_buffer_size");
+        assert_eq!(of("write_buffer_size=128M"), Some(128 << 20));
+        assert_eq!(of("max_write_buffer_number=4; write_buffer_size = 16k"), Some(16 << 10));
+        assert_eq!(of("write_buffer_size=1g,write_buffer_size=5"), Some(5));
+        assert_eq!(of("a={write_buffer_size=7;b=1},write_buffer_size=2T"), Some(2 << 40));
+        assert_eq!(of("write_buffer_size=3,a={b=1,write_buffer_size=7}"), Some(3));
+        assert_eq!(of("max_write_buffer_number=4"), None);
+        assert_eq!(of("write_buffer_size=99999999999t"), None);
+        let given = RocksDbOptions {
+            options: "write_buffer_size=64M,write_buffer_size=256M".into(),
+            ..RocksDbOptions::default()
+        };
+        assert_eq!(fitted(&given, 1 << 40).buffer, 256 << 20);
+    }
 
     #[test]
     fn buffers_fit_the_device() {

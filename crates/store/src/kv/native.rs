@@ -16,11 +16,17 @@ use std::ptr::{NonNull, null, null_mut};
 
 use bytes::Bytes;
 
-use super::{Direction, Kv, KvBatch, KvError, KvOp, KvWritten, Visit, is_empty_range};
+use super::{Direction, Kv, KvBatch, KvError, KvOp, KvWritten, Visit, is_empty_range, level_log};
 
 /// `loligo::Engine`.
 #[repr(C)]
 struct RawEngine {
+    _opaque: [u8; 0],
+}
+
+/// `leveldb::FileLock`.
+#[repr(C)]
+struct RawLock {
     _opaque: [u8; 0],
 }
 
@@ -57,6 +63,12 @@ unsafe extern "C" {
         out: *mut *mut RawEngine,
         error: *mut *mut c_char,
     ) -> c_int;
+    fn loligo_level_lock(
+        path: *const c_char,
+        out: *mut *mut RawLock,
+        error: *mut *mut c_char,
+    ) -> c_int;
+    fn loligo_level_unlock(lock: *mut RawLock);
     fn loligo_kv_get(
         db: *mut RawEngine,
         key: *const u8,
@@ -198,6 +210,10 @@ impl NativeKv {
             CString::new(bytes).map_err(|_| KvError::Storage("a zero byte in a path".into()))
         };
         let c_path = text(path.as_os_str().as_bytes())?;
+        if matches!(engine, Engine::LevelDb(_)) && path.join("CURRENT").exists() {
+            let _lock = LevelLock::take(&c_path)?;
+            level_log::cut_torn(path).map_err(|e| KvError::Storage(e.to_string()))?;
+        }
         let (mut raw, mut error) = (null_mut(), null_mut());
         let mut dir = Some(path.to_owned());
         let outcome = match engine {
@@ -270,6 +286,26 @@ impl Drop for NativeKv {
     fn drop(&mut self) {
         // SAFETY: the only reference, so no call is under way and none will come.
         unsafe { loligo_kv_close(self.raw.as_ptr()) }
+    }
+}
+
+/// A LevelDB that nobody has open, and nobody opens.
+struct LevelLock(NonNull<RawLock>);
+
+impl LevelLock {
+    fn take(path: &CStr) -> Result<LevelLock, KvError> {
+        let (mut lock, mut error) = (null_mut(), null_mut());
+        // SAFETY: the string and the places live through the call.
+        let outcome = unsafe { loligo_level_lock(path.as_ptr(), &raw mut lock, &raw mut error) };
+        told(outcome, error)?;
+        NonNull::new(lock).map(LevelLock).ok_or_else(|| KvError::Storage("no lock".into()))
+    }
+}
+
+impl Drop for LevelLock {
+    fn drop(&mut self) {
+        // SAFETY: taken above, and given back once.
+        unsafe { loligo_level_unlock(self.0.as_ptr()) }
     }
 }
 

@@ -140,6 +140,61 @@ fn a_store_full_of_keys_refuses_more_opens_again_and_gives_them_back() {
     });
 }
 
+/// Found by reading: whatever came with the removal of a range was taken for something that shrinks. A write that
+/// trims its placement group's log has one, so clients could go on filling a store with omap until its database
+/// found no room.
+#[test]
+fn keys_that_come_with_a_trim_are_refused_too() {
+    const LEN: u64 = 24 << 20;
+    each(async |env, kind| {
+        if matches!(kind, Kind::Ink { .. }) {
+            return;
+        }
+        if let Kind::Blue { under: Under::Memory | Under::Compressed | Under::Files, .. } = kind {
+            return;
+        }
+        // What BlueFS keeps free is reckoned by RocksDB's write buffers, which on so short a device are 256 KiB.
+        let value_len = if matches!(kind, Kind::Blue { .. }) { 8 << 10 } else { 64 << 10 };
+        let backend = Backend::new(env, kind, LEN).await;
+        let (cid, log) = (pg(0), object("log", 1));
+        let mut t = Transaction::new();
+        t.mkcoll(&cid, 0).touch(&cid, &log);
+        backend.store.submit(t).await.unwrap();
+        let trim = |n: u64| {
+            let mut t = Transaction::new();
+            t.omap_rmkeyrange(&cid, &log, "", format!("{n:09}"));
+            t.omap_setkeys(&cid, &log, [(format!("{n:09}"), vec![1; 300].into())]);
+            t
+        };
+        let mut choices = Choices::new(5);
+        let mut n = 0;
+        let refused = loop {
+            let bytes = n * 16 * value_len;
+            assert!(bytes < LEN * 5 / 4, "{kind:?}: {bytes} bytes of keys fitted {LEN}");
+            let mut t = trim(n);
+            let values = (0..16).map(|key| {
+                let value: Vec<u8> = (0..value_len / 8)
+                    .flat_map(|_| choices.below(u64::MAX).to_le_bytes())
+                    .collect();
+                (format!("{key:02}"), value.into())
+            });
+            t.touch(&cid, &numbered(n)).omap_setkeys(&cid, &numbered(n), values);
+            match backend.store.submit(t).await {
+                Ok(()) => n += 1,
+                Err(e) => break e,
+            }
+        };
+        assert_eq!(refused, StoreError::NoSpace, "{kind:?}");
+        assert!(n * 16 * value_len > LEN / 8, "{kind:?}: only {n} transactions fitted");
+        for removed in 0..n {
+            let mut t = trim(n + removed);
+            t.remove(&cid, &numbered(removed));
+            assert_eq!(backend.store.submit(t).await, Ok(()), "{kind:?}: removal {removed}");
+        }
+        backend.check().await;
+    });
+}
+
 /// An OSD was told that a write found no room after it had handed over the next one, a small one
 /// that fitted: the PG's log was durable with that entry and without the one before it.
 #[test]

@@ -1,9 +1,10 @@
-//! KStore over power loss and rot. What a power loss leaves of a database is its log cut
+//! KStore over power loss and rot. What a power loss leaves of a database is its log cut or torn
 //! somewhere behind the last sync: the store holds the effects of a prefix of the transactions, of
 //! all acknowledged ones at least.
 
 use std::collections::VecDeque;
 use std::fs::{self, OpenOptions};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -44,6 +45,29 @@ fn log_of(dir: &Path) -> (PathBuf, u64) {
     (log, len)
 }
 
+/// What a power loss makes of a log of `len` bytes: it ends somewhere behind what was synced, a page there
+/// may not have been written, and bits of one may be any.
+fn tear(log: &Path, synced: u64, len: u64, choices: &mut Choices) {
+    let file = OpenOptions::new().write(true).open(log).unwrap();
+    let end = synced + choices.below(len - synced + 1);
+    let how = choices.below(4);
+    if how == 0 {
+        file.set_len(end).unwrap();
+    }
+    if how == 0 || end == len {
+        return;
+    }
+    let page = end / 4096 * 4096;
+    let lost = page.max(synced)..(page + 4096).min(len);
+    match how {
+        1 => file.write_all_at(&[choices.below(256) as u8], end).unwrap(),
+        _ => {
+            let zeros = vec![0; (lost.end - lost.start) as usize];
+            file.write_all_at(&zeros, lost.start).unwrap();
+        }
+    }
+}
+
 async fn power_losses(env: Env, name: &'static str, engine: Engine, seed: u64) {
     let dir = Dir::new(&format!("kstore-crash-{name}"));
     let path = dir.0.join("kv");
@@ -79,9 +103,7 @@ async fn power_losses(env: Env, name: &'static str, engine: Engine, seed: u64) {
         copy_dir(&path, &image);
         let (log, len) = log_of(&image);
         let (durable, least) = synced;
-        let cut = durable + choices.below(len - durable + 1);
-        let file = OpenOptions::new().write(true).open(&log).unwrap();
-        file.set_len(cut).unwrap();
+        tear(&log, durable, len, &mut choices);
         let found = mounted(&env, opened(&image, &engine).unwrap()).await.unwrap();
         let mut matching = None;
         for n in (least..states.len()).rev() {
@@ -100,8 +122,10 @@ async fn power_losses(env: Env, name: &'static str, engine: Engine, seed: u64) {
     }
 }
 
+/// Found by reading: a page of the log that had not been written made LevelDB refuse the whole database, or, where
+/// a record began with it, leave out what was in it and take what came behind.
 #[test]
-fn a_log_cut_behind_the_last_sync_holds_a_prefix() {
+fn a_log_torn_behind_the_last_sync_holds_a_prefix() {
     for (name, engine) in unflushed() {
         for seed in 0..3 {
             let engine = engine.clone();
@@ -218,8 +242,8 @@ fn every_byte_put_into_the_log_has_a_cause() {
     }
 }
 
-/// `fsck --repair` took the content of an object whose onode did not decode for nobody's, and removed it; of a placement
-/// group's own object that is its log.
+/// `fsck --repair` took the content of an object whose onode did not decode, or whose key did not, for nobody's, and
+/// removed it; of a placement group's own object that is its log.
 #[test]
 fn what_may_be_an_unreadable_objects_stays() {
     super::driver::block_on(|env| async move {
@@ -240,13 +264,27 @@ fn what_may_be_an_unreadable_objects_stays() {
             batch.put(key.clone(), value);
             kv.commit(batch).unwrap();
         };
+        let repaired = async || {
+            let store = mounted(&env, kv.clone()).await.unwrap();
+            let repair = crate::FsckOptions { deep: true, repair: true };
+            let found = store.fsck(repair).await.unwrap();
+            store.close().await.unwrap();
+            found.errors.join("\n")
+        };
         put(bytes::Bytes::from_static(b"rot"));
-        let store = mounted(&env, kv.clone()).await.unwrap();
-        let found = store.fsck(crate::FsckOptions { deep: true, repair: true }).await.unwrap();
-        let said = found.errors.join("\n");
+        let said = repaired().await;
         assert!(said.contains("does not decode") && said.contains("they stay"), "{said}");
-        store.close().await.unwrap();
+        // The same of a key.
+        let cut = key.slice(..key.len() - 5);
+        let mut batch = crate::kv::KvBatch::new();
+        batch.delete(key.clone()).put(cut.clone(), onode.clone());
+        kv.commit(batch).unwrap();
+        let said = repaired().await;
+        assert!(said.contains("names nothing") && said.contains("they stay"), "{said}");
         // Somebody who can, mends it.
+        let mut batch = crate::kv::KvBatch::new();
+        batch.delete(cut);
+        kv.commit(batch).unwrap();
         put(onode);
         let store = mounted(&env, kv.clone()).await.unwrap();
         let data = store.read(&cid, &oid, 0, 20_000).await.unwrap();

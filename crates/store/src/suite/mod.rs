@@ -21,4 +21,5 @@ mod real;
 mod workload;
 
 pub(crate) use driver::block_on;
+pub(crate) use real::Dir;
 pub(crate) use workload::{numbered, pg};

@@ -16,10 +16,10 @@ use crate::inkstore::{InkStore, MkfsOptions};
 use crate::kv::{Kv, KvBatch, RedbKv};
 
 /// A directory that goes when the test ends.
-pub(super) struct Dir(pub(super) PathBuf);
+pub(crate) struct Dir(pub(crate) PathBuf);
 
 impl Dir {
-    pub(super) fn new(name: &str) -> Dir {
+    pub(crate) fn new(name: &str) -> Dir {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let next = NEXT.fetch_add(1, Ordering::Relaxed);
         let name = format!("loligo-store-{name}-{}-{next}", std::process::id());

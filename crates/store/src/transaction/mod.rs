@@ -171,6 +171,10 @@ pub enum Op {
 /// Bytes that an encoded operation usually takes with its xattrs or keys, and all names.
 const ROOM: usize = 512;
 
+/// So many bytes of metadata may come with a removal (the entry for a placement group's log): it must fit when
+/// nothing else does.
+pub(crate) const SMALL_METADATA: u64 = 64 << 10;
+
 /// Tables up to this long are searched from the end; longer ones get an index.
 const LINEAR_MAX: usize = 16;
 
@@ -203,8 +207,12 @@ impl Transaction {
     }
 
     /// Whether it puts more objects, xattrs and keys than it takes away: what makes a store's metadata
-    /// grow. One that removes an object or a range does not, whatever is noted with that.
+    /// grow. One that removes an object or a range does not, whatever little is noted with that.
     pub fn adds_metadata(&self) -> bool {
+        // Any write may trim a placement group's log, which is a range.
+        if self.metadata_bytes() > SMALL_METADATA {
+            return true;
+        }
         let (mut put, mut gone) = (0, 0);
         for op in &self.ops {
             match op {

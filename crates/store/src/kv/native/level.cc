@@ -189,6 +189,7 @@ class Level : public Engine {
     options.env = &env_;
     options.info_log = &flushes_;
     options.create_if_missing = create;
+    // A log's torn end has been cut off before (level_log.rs).
     options.paranoid_checks = true;
     options.compression = compress ? leveldb::kSnappyCompression : leveldb::kNoCompression;
     if (write_buffer_len > 0) options.write_buffer_size = write_buffer_len;
@@ -343,5 +344,16 @@ int loligo_level_open(const char* path, uint64_t write_buffer_len, uint64_t cach
   *out = outcome == loligo::kOk ? level.release() : nullptr;
   return outcome;
 }
+
+// Locks a database as one that opens it does.
+int loligo_level_lock(const char* path, leveldb::FileLock** out, char** error) {
+  std::string text;
+  leveldb::Status status = leveldb::Env::Default()->LockFile(std::string(path) + "/LOCK", out);
+  int outcome = loligo::outcome(status, &text);
+  *error = outcome == loligo::kOk ? nullptr : strdup(text.c_str());
+  return outcome;
+}
+
+void loligo_level_unlock(leveldb::FileLock* lock) { leveldb::Env::Default()->UnlockFile(lock); }
 
 }  // extern "C"
