@@ -13,11 +13,15 @@ use auth::Keyring;
 use bytes::Bytes;
 use command::{CommandMap, CommandReply};
 use config::{ConfFile, Config, Source};
+use denc::Denc;
 use env::Env;
 use env::real::Runtime;
+use futures_util::future::{Either, select};
 use maps::monmap::MonFeatures;
 use maps::{MonInfo, MonMap};
-use store::ObjectStore;
+use store::{CollId, ObjectStore};
+use types::hobject::{GhObject, HObject};
+use types::osd::OsdSuperblock;
 use types::{EntityAddr, Errno, UTime, Uuid};
 
 use crate::admin_socket::{self, Handler};
@@ -215,7 +219,7 @@ async fn run_daemon(env: &Env, config: Rc<Config>) -> Result<(), Failure> {
             };
             let failed = async { Some(daemon.failed().await) };
             futures_util::pin_mut!(stop, failed);
-            let ended = futures_util::future::select(stop, failed).await.factor_first().0;
+            let ended = select(stop, failed).await.factor_first().0;
             if let Some(reason) = ended {
                 return Err(Failure::new(format!("{name} stops: {reason}")));
             }
@@ -223,9 +227,11 @@ async fn run_daemon(env: &Env, config: Rc<Config>) -> Result<(), Failure> {
         }
         "mgr" => {
             let keyring = read_keyring(&config)?.unwrap_or_default();
-            let daemon = mgr::Mgr::start(env.clone(), config.clone(), keyring)
-                .await
-                .map_err(|e| Failure::new(e.to_string()))?;
+            let starting = mgr::Mgr::start(env.clone(), config.clone(), keyring);
+            let Some(started) = unless_told(env, starting).await else {
+                return Ok(());
+            };
+            let daemon = started.map_err(|e| Failure::new(e.to_string()))?;
             let of_socket = daemon.clone();
             let _socket = serve_socket(Rc::new(move |json| of_socket.admin_command(json)));
             env.termination().await;
@@ -235,9 +241,12 @@ async fn run_daemon(env: &Env, config: Rc<Config>) -> Result<(), Failure> {
             let keyring = read_keyring(&config)?.unwrap_or_default();
             let _lock = stores::lock(&config, stores::Patience::Some)?;
             let store = stores::open(env, &config).await?;
-            let daemon = osd::Osd::start(env.clone(), config.clone(), keyring, store)
-                .await
-                .map_err(|e| Failure::new(e.to_string()))?;
+            let starting = osd::Osd::start(env.clone(), config.clone(), keyring, store.clone());
+            let Some(started) = unless_told(env, starting).await else {
+                return store.close().await.map_err(|e| not_closed(&config, &e));
+            };
+            drop(store);
+            let daemon = started.map_err(|e| Failure::new(e.to_string()))?;
             let of_socket = daemon.clone();
             let _socket = serve_socket(Rc::new(move |json| of_socket.admin_command(json)));
             let stop = async {
@@ -246,15 +255,36 @@ async fn run_daemon(env: &Env, config: Rc<Config>) -> Result<(), Failure> {
             };
             let failed = async { Some(daemon.failed().await) };
             futures_util::pin_mut!(stop, failed);
-            let ended = futures_util::future::select(stop, failed).await.factor_first().0;
+            let ended = select(stop, failed).await.factor_first().0;
             if let Some(reason) = ended {
                 return Err(Failure::new(format!("{name} stops: {reason}")));
             }
-            daemon.shutdown().await;
+            daemon.shutdown().await.map_err(|e| not_closed(&config, &e))?;
         }
     }
     tracing::info!("{name} has stopped");
     Ok(())
+}
+
+/// What comes of a start, unless the process is told to stop before: monitors that are gone would be waited for without
+/// end.
+async fn unless_told<T>(env: &Env, starting: impl Future<Output = T>) -> Option<T> {
+    futures_util::pin_mut!(starting);
+    match select(env.termination(), starting).await {
+        Either::Left(_) => None,
+        Either::Right((started, _)) => Some(started),
+    }
+}
+
+/// An OSD's store that could not be closed.
+fn not_closed(config: &Config, e: &dyn std::fmt::Display) -> Failure {
+    let name = config.name();
+    Failure::new(match stores::is_in_memory(config) {
+        true => {
+            format!("{name} could not save its store, which was in memory, and has lost it: {e}")
+        }
+        false => format!("{name} did not close its store: {e}"),
+    })
 }
 
 async fn start_mon(env: &Env, config: Rc<Config>) -> Result<mon::Mon, Failure> {
@@ -536,17 +566,23 @@ pub(crate) fn run_all_in_threads(layout: Layout, plan: &Plan) -> Result<(), Fail
     }
     let new = start::new_osds(&layout, plan.osds)?;
     let (of_session, plan) = (layout.clone(), plan.clone());
-    Runtime::new()?.block_on(move |env| async move {
-        let session = AdminSession::connect(&env, &of_session).await?;
-        for n in new {
-            let Plan { osd_size, store, .. } = &plan;
-            start::register_osd(&session, &of_session, n, *osd_size, store).await?;
-        }
-        Ok::<(), Failure>(())
+    let made = Runtime::new()?.block_on(move |env| async move {
+        let making = async {
+            let session = AdminSession::connect(&env, &of_session).await?;
+            for n in new {
+                let Plan { osd_size, store, .. } = &plan;
+                start::register_osd(&session, &of_session, n, *osd_size, store).await?;
+            }
+            Ok::<(), Failure>(())
+        };
+        unless_told(&env, making).await.transpose()
     })?;
-    threads.extend(layout.ids("osd").into_iter().map(|id| spawn("osd", id)));
-    tell!("export CEPH_CONF={}", layout.conf().display());
-    tell!("Ctrl-C stops the cluster");
+    // Where it is told to stop meanwhile, the daemons that have begun are, too.
+    if made.is_some() {
+        threads.extend(layout.ids("osd").into_iter().map(|id| spawn("osd", id)));
+        tell!("export CEPH_CONF={}", layout.conf().display());
+        tell!("Ctrl-C stops the cluster");
+    }
     for thread in threads {
         match thread.join() {
             Ok(result) => result.map_err(Failure::new)?,

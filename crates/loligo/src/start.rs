@@ -93,7 +93,8 @@ pub(crate) fn start(
             "told to stop: what this call has started is stopped again; 'loligo up' goes on from here",
         ),
     };
-    process::stop(layout, &progress.started);
+    let complaints = process::stop_named(layout, &progress.started).complaints;
+    complaints.iter().for_each(|complaint| eprintln!("loligo: {complaint}"));
     Err(failure)
 }
 
