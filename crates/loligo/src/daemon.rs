@@ -28,7 +28,7 @@ use crate::admin_socket::{self, Handler};
 use crate::cli::{OsdArgs, StartArgs};
 use crate::failure::Failure;
 use crate::host;
-use crate::layout::{Layout, make_private_folder, parse_conf};
+use crate::layout::{Layout, make_private_folder, parse_conf, sync_parent, write_durably};
 use crate::output::tell;
 use crate::session::AdminSession;
 use crate::up::Plan;
@@ -499,16 +499,45 @@ async fn mkfs_osd_with(env: &Env, config: &Rc<Config>, given: Option<Uuid>) -> R
     if stores::is_made(config) {
         return leave_made(env, config, given).await;
     }
+    keep_unknown_osd(env, config).await?;
     let osd_fsid = given.unwrap_or_else(|| random_uuid(env));
     // Where `up` makes the OSD it is there, and is not to be lost if this is cut off.
     if read_osd_fsid(config).ok() != Some(osd_fsid) {
-        fs::write(fsid_path, format!("{osd_fsid}\n"))?;
+        write_durably(&fsid_path, &format!("{osd_fsid}\n"))?;
     }
     for (fact, value) in host::birth_facts(UTime::from_duration(env.wall_clock())) {
-        fs::write(dir.join(fact), format!("{value}\n"))?;
+        write_durably(&dir.join(fact), &format!("{value}\n"))?;
     }
+    sync_parent(&dir)?;
     stores::make(env, config, osd_fsid).await?;
     fill_store(env, config, osd_fsid).await
+}
+
+/// Refuses to make a store where an OSD is whose folder has lost the file that says so, as one of a version that did not
+/// sync it may have in a power failure.
+async fn keep_unknown_osd(env: &Env, config: &Rc<Config>) -> Result<(), Failure> {
+    let dir = config.str("osd_data");
+    let Some((kind, store)) = stores::find(env, config).await? else {
+        return Ok(());
+    };
+    let found = superblock(&*store).await;
+    store.close().await.map_err(|e| not_closed(config, &e))?;
+    let Some(OsdSuperblock { whoami, cluster_fsid, osd_fsid, .. }) = found else {
+        return Ok(());
+    };
+    Err(Failure::new(format!(
+        "{dir} has no file 'type', but the store of osd.{whoami} of cluster {cluster_fsid} ({kind}): if that OSD is to live \
+         on, write {kind} to {dir}/type and {osd_fsid} to {dir}/fsid; if nothing of it is needed, remove its files \
+         ({}), or overwrite the beginning of a device, and run this again",
+        stores::FILES.join(", ")
+    )))
+}
+
+/// What a store says of the OSD that it is of.
+async fn superblock(store: &dyn ObjectStore) -> Option<OsdSuperblock> {
+    let name = HObject { name: "osd_superblock".into(), pool: -1, ..HObject::default() };
+    let bytes = store.read(&CollId::Meta, &GhObject::from(name), 0, 0).await.ok()?;
+    OsdSuperblock::from_bytes(&bytes.to_contiguous()).ok()
 }
 
 /// Makes the OSD in its store, unless it is there.
@@ -594,7 +623,7 @@ pub(crate) fn run_all_in_threads(layout: Layout, plan: &Plan) -> Result<(), Fail
 
 #[cfg(test)]
 mod tests {
-    use store::{CollId, Transaction};
+    use store::Transaction;
     use types::pg::{PgId, SpgId};
 
     use super::*;
@@ -650,6 +679,55 @@ mod tests {
             let store = stores::open(&env, &own).await.unwrap();
             assert!(store.collections().await.unwrap().contains(&cid));
             store.close().await.unwrap();
+        });
+        fs::remove_dir_all(&dir).unwrap();
+    }
+
+    /// The file `type` was not synced: an OSD that had lost it in a power failure was taken for none, and `--mkfs`, which
+    /// leaves one that is there, made an empty store in its place.
+    #[test]
+    fn mkfs_does_not_take_an_osd_without_its_type_for_none() {
+        for kind in stores::STORES {
+            let dir = folder(&format!("lost-{kind}"));
+            let own = config(&dir, "0", 1);
+            own.set("osd_objectstore", kind, Source::Cmdline).unwrap();
+            own.set("bluestore_block_size", "268435456", Source::Cmdline).unwrap();
+            let other = config(&dir, "0", 1);
+            other.set("osd_objectstore", "inkstore", Source::Cmdline).unwrap();
+            let data = dir.join("osd");
+            Runtime::new().unwrap().block_on(|env| async move {
+                let fsid = Uuid::from_random([5; 16]);
+                mkfs_osd_with(&env, &own, Some(fsid)).await.unwrap();
+                fs::write(data.join("type"), "").unwrap();
+                for config in [&own, &other] {
+                    fs::write(data.join("fsid"), "").unwrap();
+                    let refused = mkfs_osd_with(&env, config, None).await.unwrap_err().to_string();
+                    let told =
+                        [format!("write {kind} to"), format!("{fsid} to"), "osd.0 of".to_owned()];
+                    assert!(told.iter().all(|part| refused.contains(part)), "{kind}: {refused}");
+                }
+                // As it is told.
+                fs::write(data.join("type"), format!("{kind}\n")).unwrap();
+                fs::write(data.join("fsid"), format!("{fsid}\n")).unwrap();
+                mkfs_osd_with(&env, &own, Some(fsid)).await.unwrap();
+                let store = stores::open(&env, &own).await.unwrap();
+                store.close().await.unwrap();
+            });
+            fs::remove_dir_all(&dir).unwrap();
+        }
+    }
+
+    /// A store that was made when `--mkfs` was cut off is no OSD's: the next one makes it anew.
+    #[test]
+    fn mkfs_that_was_cut_off_begins_again() {
+        let dir = folder("cut");
+        let (own, data) = (config(&dir, "0", 1), dir.join("osd"));
+        fs::create_dir_all(&data).unwrap();
+        Runtime::new().unwrap().block_on(|env| async move {
+            stores::make(&env, &own, Uuid::from_random([5; 16])).await.unwrap();
+            fs::remove_file(data.join("type")).unwrap();
+            mkfs_osd_with(&env, &own, Some(Uuid::from_random([6; 16]))).await.unwrap();
+            assert_eq!(read_osd_fsid(&own).unwrap(), Uuid::from_random([6; 16]));
         });
         fs::remove_dir_all(&dir).unwrap();
     }

@@ -360,7 +360,19 @@ pub(crate) fn write_private(path: &Path, text: &str) -> Result<(), Failure> {
             .open(&temporary)?;
         file.write_all(text.as_bytes())?;
         file.sync_all()?;
-        fs::rename(&temporary, path)
+        fs::rename(&temporary, path)?;
+        sync_parent(path)
+    };
+    write().map_err(|e| Failure::new(format!("cannot write {}: {e}", path.display())))
+}
+
+/// Writes a file in its place, durably: one that is locked, or that nobody looks at before all of it is there.
+pub(crate) fn write_durably(path: &Path, text: &str) -> Result<(), Failure> {
+    let write = || -> io::Result<()> {
+        let mut file = File::create(path)?;
+        file.write_all(text.as_bytes())?;
+        file.sync_all()?;
+        sync_parent(path)
     };
     write().map_err(|e| Failure::new(format!("cannot write {}: {e}", path.display())))
 }
