@@ -124,8 +124,6 @@ pub(crate) fn run_osds(args: &OsdArgs) -> Result<(), Failure> {
         if id[..n].contains(one) {
             return Err(Failure::new(format!("--id {one} is there twice")));
         }
-        // What is wrong with a configuration is told here; each thread reads its own.
-        load_config("osd", one, &start.conf, &sets)?;
     }
     household::run(id, *threads, &start.conf, &sets)
 }
