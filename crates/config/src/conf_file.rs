@@ -103,12 +103,21 @@ pub fn with_setting(text: &str, name: &str, value: &str) -> Result<String, ConfE
     Ok(new)
 }
 
-/// A value as it is written, so that [`ConfFile::parse`] finds it again. It has no line's end in it.
-fn quoted(value: &str) -> String {
-    if value.trim() == value && !value.contains(['\\', '"', '\'', '#', ';']) {
+/// A value as it is written, so that [`ConfFile::parse`] and Ceph find it again. It has no line's end in it.
+pub fn quoted(value: &str) -> String {
+    /// To Ceph a comment begins within quotes, too, unless a backslash is before it.
+    const ESCAPED: [char; 4] = ['\\', '"', '#', ';'];
+    if value.trim() == value && !value.contains(ESCAPED) && !value.contains('\'') {
         return value.to_owned();
     }
-    format!("\"{}\"", value.replace('\\', "\\\\").replace('"', "\\\""))
+    let mut text = "\"".to_owned();
+    for c in value.chars() {
+        if ESCAPED.contains(&c) {
+            text.push('\\');
+        }
+        text.push(c);
+    }
+    text + "\""
 }
 
 /// A line with those that continue it.
@@ -266,6 +275,24 @@ mod tests {
         assert!(
             set("d", "1").contains("# a = 9\n") && set("d", "1").contains("[global]\nd = 1\nc")
         );
+    }
+
+    /// A value with `;` or `#` was in quotes without a backslash before them: our own parser found it again, and every
+    /// Ceph client refused the whole file.
+    #[test]
+    fn what_begins_a_comment_is_escaped_within_quotes() {
+        // Each found again by ceph-conf of 16.2 as it is here.
+        for (value, text) in [
+            ("a;b", r#""a\;b""#),
+            ("#1", r##""\#1""##),
+            (r#"a"b\c"#, r#""a\"b\\c""#),
+            ("it's", "\"it's\""),
+            ("a=b, c", "a=b, c"),
+        ] {
+            assert_eq!(quoted(value), text);
+            let file = ConfFile::parse(&format!("k = {text}\n")).unwrap();
+            assert_eq!(file.get("global", "k"), Some(value));
+        }
     }
 
     #[test]

@@ -12,7 +12,7 @@ mod store;
 mod value;
 
 pub use admin::{admin_command, admin_signatures, dump_option};
-pub use conf_file::{ConfError, ConfFile, with_setting};
+pub use conf_file::{ConfError, ConfFile, quoted, with_setting};
 pub use numbers::{
     NumberError, Units, parse_bytes, parse_float, parse_iec, parse_integer, parse_secs, parse_si,
     parse_si_unsigned,

@@ -139,6 +139,11 @@ pub trait Stream {
     fn peer_addr(&self) -> Option<SocketAddr>;
     /// This end (`None` for a unix socket).
     fn local_addr(&self) -> Option<SocketAddr>;
+    /// Has a peer that says nothing for so long be asked by the system whether it is there: of one that is not, the
+    /// connection ends with an error. Nothing to do where no network lies between.
+    fn keep_alive(&self, _idle: Duration) -> io::Result<()> {
+        Ok(())
+    }
     /// Where both ends are in one process: the way for values between them, beside that for bytes.
     fn passage(&self) -> Option<Rc<dyn Passage>> {
         None

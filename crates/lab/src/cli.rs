@@ -218,8 +218,8 @@ impl LongtermArgs {
         if self.size < self.bs || !self.size.is_multiple_of(self.bs) {
             return Err(LabError::new("--size: a multiple of --bs"));
         }
-        if self.sample.is_nan() || self.sample < 0.05 {
-            return Err(LabError::new("--sample: 0.05 seconds at least"));
+        if !(0.05..=86400.0).contains(&self.sample) {
+            return Err(LabError::new("--sample: 0.05 seconds at least, 86400 at most"));
         }
         Ok(())
     }
@@ -316,5 +316,21 @@ mod tests {
             assert_eq!(bytes_text(bytes), text);
         }
         assert!(parse_bytes("0").is_err() && parse_bytes("x").is_err());
+    }
+
+    /// `--sample inf` panicked when the first sample was due.
+    #[test]
+    fn samples_are_as_far_apart_as_a_clock_can_say() {
+        #[derive(Debug, clap::Parser)]
+        struct Line {
+            #[command(flatten)]
+            args: LongtermArgs,
+        }
+        let check = |sample: &str| {
+            let line: Line = clap::Parser::try_parse_from(["lab", "--sample", sample]).unwrap();
+            line.args.check().is_ok()
+        };
+        assert!(check("0.05") && check("86400"));
+        assert!(!check("inf") && !check("1e300") && !check("nan") && !check("0"));
     }
 }

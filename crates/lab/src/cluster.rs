@@ -22,6 +22,7 @@ use crate::cell::REPLICAS;
 use crate::ceph::{self, counters::Probe};
 use crate::cli::DiskKind;
 use crate::disk::Disk;
+use crate::ending::Claim;
 use crate::{Host, LabError, ending};
 
 /// The pool under test and its image.
@@ -43,6 +44,7 @@ pub(crate) struct Cluster {
     dir: PathBuf,
     system: System,
     disk: Option<Disk>,
+    _claim: Claim,
 }
 
 /// What a cluster is made with.
@@ -63,10 +65,11 @@ impl Cluster {
     /// Makes one under `data`.
     pub(crate) fn up(host: &Host, data: &Path, shape: &Shape<'_>) -> Result<Cluster, LabError> {
         let backend = shape.backend;
-        let dir = ending::folder(data, backend.name);
-        fs::create_dir_all(dir.join("osd"))
-            .map_err(|e| LabError::new(format!("cannot create {}: {e}", dir.display())))?;
-        let mut cluster = Cluster { host: host.clone(), dir, system: backend.system, disk: None };
+        let (dir, claim) = ending::folder(data, backend.name).map_err(|e| {
+            LabError::new(format!("cannot make a folder in {}: {e}", data.display()))
+        })?;
+        let (host, system) = (host.clone(), backend.system);
+        let mut cluster = Cluster { host, dir, system, disk: None, _claim: claim };
         if backend.system == System::Ceph {
             cluster.up_ceph(shape)?;
             return Ok(cluster);
@@ -79,7 +82,7 @@ impl Cluster {
         }
         sets.extend_from_slice(shape.sets);
         let port = free_port()?;
-        let mut command = Command::new(&host.program);
+        let mut command = Command::new(&cluster.host.program);
         command
             .args(["up", "--osds", "3", "--size", "3", "--store", backend.store])
             .args(["--osd-size", &shape.osd_size.to_string(), "--port", &port.to_string()])

@@ -177,7 +177,7 @@ pub(crate) fn run(args: &CompareArgs, host: &Host) -> Result<(), LabError> {
     };
     let (data, out) = (load.common.data(), load.common.out.clone());
     let path = path(&out);
-    let old = results::read_json(&path)?;
+    let old = results::read_kept(&path, load.common.anew)?;
     // Without Ceph first and with it then is one experiment that goes on.
     let before = old.as_ref().map(|old| old["conditions"]["ceph"].clone());
     let plan = Plan {
@@ -199,9 +199,9 @@ pub(crate) fn run(args: &CompareArgs, host: &Host) -> Result<(), LabError> {
         ["single_writes", "many_writes"].iter().all(|part| old["conditions"][part] == named[part])
     };
     let mut found = match old {
-        Some(old) if !plan.load.common.anew && same(&old) => Results::from_json(&old),
-        Some(_) if !plan.load.common.anew => return Err(results::other_conditions(&path)),
-        _ => Results::default(),
+        Some(old) if same(&old) => Results::from_json(&old),
+        Some(_) => return Err(results::other_conditions(&path)),
+        None => Results::default(),
     };
     plan.single_writes(&mut found)?;
     plan.many_writes(&mut found)?;

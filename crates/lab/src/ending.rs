@@ -2,15 +2,16 @@
 //!
 //! A signal ends the clusters under test before the process goes; a process that was killed leaves
 //! their folders, `lab-BACKEND-N-PID`, and the next run with the same `--data` ends what it finds
-//! there of processes that are no more.
+//! there of processes that are no more: a process holds a lock in each of its folders. (Its number
+//! tells nothing: that of a process in another container is not known here.)
 
-use std::fs;
+use std::fs::{self, File, TryLockError};
 use std::io::Read;
 use std::os::fd::IntoRawFd;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
-use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -27,8 +28,12 @@ fn making() -> MutexGuard<'static, Vec<i32>> {
     MAKING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Clusters this process has made.
-static MADE: AtomicU32 = AtomicU32::new(0);
+/// Folders of this process's clusters. Bound: one for each cluster it has made.
+static MADE: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
+
+fn made() -> MutexGuard<'static, Vec<PathBuf>> {
+    MADE.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// Runs what makes a cluster to its end.
 pub(crate) fn make(command: &mut Command) -> std::io::Result<Output> {
@@ -48,22 +53,56 @@ pub(crate) fn make(command: &mut Command) -> std::io::Result<Output> {
     out
 }
 
-/// The folder of a new cluster of this process.
-pub(crate) fn folder(data: &Path, backend: &str) -> PathBuf {
-    let n = MADE.fetch_add(1, Ordering::Relaxed);
-    data.join(format!("lab-{backend}-{n}-{}", std::process::id()))
+/// The file in a folder that is locked while its cluster is somebody's.
+const LOCK: &str = "lab.lock";
+
+/// A folder of this process, until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Claim {
+    _lock: File,
 }
 
-/// The process a folder is of; `None` if it is not the laboratory's.
-fn owner(folder: &Path) -> Option<u32> {
-    let name = folder.file_name()?.to_str()?.strip_prefix("lab-")?;
-    let (_, pid) = name.rsplit_once('-')?;
-    folder.join("osd").is_dir().then(|| pid.parse().ok())?
+/// The folder of a new cluster of this process, made.
+pub(crate) fn folder(data: &Path, backend: &str) -> std::io::Result<(PathBuf, Claim)> {
+    fs::create_dir_all(data)?;
+    let mut made = made();
+    let mut n = made.len();
+    // A process of the same number in another container may have such a one.
+    let folder = loop {
+        let folder = data.join(format!("lab-{backend}-{n}-{}", std::process::id()));
+        match fs::create_dir(&folder) {
+            Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => n += 1,
+            done => break done.map(|()| folder)?,
+        }
+    };
+    let lock = File::create(folder.join(LOCK))?;
+    lock.lock()?;
+    // By this one it is known as the laboratory's: only now.
+    fs::create_dir(folder.join("osd"))?;
+    made.push(folder.clone());
+    Ok((folder, Claim { _lock: lock }))
 }
 
-fn folders(data: &Path) -> Vec<(PathBuf, u32)> {
+/// Whether a folder is one of the laboratory's.
+fn is_ours(folder: &Path) -> bool {
+    let name = folder.file_name().and_then(|name| name.to_str()?.strip_prefix("lab-"));
+    let pid = name.and_then(|name| name.rsplit_once('-')?.1.parse::<u32>().ok());
+    pid.is_some() && folder.join("osd").is_dir()
+}
+
+fn folders(data: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(data).into_iter().flatten().flatten();
-    entries.filter_map(|entry| Some((entry.path(), owner(&entry.path())?))).collect()
+    entries.map(|entry| entry.path()).filter(|path| is_ours(path)).collect()
+}
+
+/// Takes a folder whose process is no more; none if that lives, or if it is not known.
+fn take_over(folder: &Path) -> std::io::Result<Option<Claim>> {
+    let lock = File::open(folder.join(LOCK))?;
+    match lock.try_lock() {
+        Ok(()) => Ok(Some(Claim { _lock: lock })),
+        Err(TryLockError::WouldBlock) => Ok(None),
+        Err(TryLockError::Error(e)) => Err(e),
+    }
 }
 
 /// Where [`on_signal`] writes.
@@ -80,10 +119,17 @@ extern "C" fn on_signal(_: libc::c_int) {
 /// SIGTERM blocked did not end by it, so that `loligo down` waited its ten seconds for each and
 /// killed them. Handlers are gone in what a child executes.
 pub(crate) fn prepare(data: &Path, host: &Host) -> Result<(), LabError> {
-    for (folder, pid) in folders(data) {
-        if pid != std::process::id() && !Path::new("/proc").join(pid.to_string()).exists() {
-            (host.tell)(&format!("ending what is left in {}", folder.display()));
-            end(&folder, host);
+    for folder in folders(data) {
+        match take_over(&folder) {
+            Ok(Some(_claim)) => {
+                (host.tell)(&format!("ending what is left in {}", folder.display()));
+                end(&folder, host);
+            }
+            Ok(None) => {}
+            Err(e) => (host.tell)(&format!(
+                "{} stays: whether its process lives is not known ({LOCK}: {e})",
+                folder.display()
+            )),
         }
     }
     let (mut told, teller) = std::io::pipe()?;
@@ -93,7 +139,7 @@ pub(crate) fn prepare(data: &Path, host: &Host) -> Result<(), LabError> {
         // SAFETY: the handler calls nothing but write, on a descriptor that stays open.
         unsafe { libc::signal(signal, handler as libc::sighandler_t) };
     }
-    let (data, host) = (data.to_owned(), host.clone());
+    let host = host.clone();
     std::thread::Builder::new().name("lab-signals".to_owned()).spawn(move || {
         if told.read_exact(&mut [0]).is_err() {
             return;
@@ -106,9 +152,8 @@ pub(crate) fn prepare(data: &Path, host: &Host) -> Result<(), LabError> {
             // just being so.
             unsafe { libc::kill(*pid, libc::SIGKILL) };
         }
-        let mine = |(_, pid): &(PathBuf, u32)| *pid == std::process::id();
-        for (folder, _) in folders(&data).into_iter().filter(mine) {
-            end(&folder, &host);
+        for folder in made().iter().filter(|folder| folder.exists()) {
+            end(folder, &host);
         }
         std::process::exit(INTERRUPTED);
     })?;
@@ -194,15 +239,44 @@ fn end(folder: &Path, host: &Host) {
 mod tests {
     use super::*;
 
+    fn data(name: &str) -> PathBuf {
+        let data = std::env::temp_dir().join(format!("lab-ending-{name}-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&data);
+        data
+    }
+
     #[test]
-    fn only_the_laboratorys_folders_have_owners() {
-        let data = std::env::temp_dir().join(format!("lab-ending-{}", std::process::id()));
+    fn only_the_laboratorys_folders_are_its() {
+        let data = data("names");
         for name in
             ["lab-kstore-rocksdb-77/osd", "lab-inkstore-x/osd", "lab-bluestore-78", "other-5/osd"]
         {
             fs::create_dir_all(data.join(name)).unwrap();
         }
-        assert_eq!(folders(&data), [(data.join("lab-kstore-rocksdb-77"), 77)]);
+        assert_eq!(folders(&data), [data.join("lab-kstore-rocksdb-77")]);
+        fs::remove_dir_all(&data).unwrap();
+    }
+
+    /// A run in another container was taken for dead, as no process here had its number, and its data
+    /// was deleted under it.
+    #[test]
+    fn a_folder_is_its_process_until_that_lets_go() {
+        let data = data("claims");
+        let (first, claim) = folder(&data, "kstore").unwrap();
+        assert!(folders(&data) == [first.clone()] && take_over(&first).unwrap().is_none());
+        // Whatever its name says.
+        let other = data.join("lab-kstore-0-4000000000");
+        fs::rename(&first, &other).unwrap();
+        assert!(is_ours(&other) && take_over(&other).unwrap().is_none());
+        drop(claim);
+        assert!(take_over(&other).unwrap().is_some());
+        // One of a version that locked nothing.
+        fs::remove_file(other.join(LOCK)).unwrap();
+        assert!(take_over(&other).is_err());
+        // A name that another container's process of the same number has.
+        let taken = data.join(format!("lab-kstore-{}-{}", made().len(), std::process::id()));
+        fs::create_dir(&taken).unwrap();
+        assert_ne!(folder(&data, "kstore").unwrap().0, taken);
         fs::remove_dir_all(&data).unwrap();
     }
 }

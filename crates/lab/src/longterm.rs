@@ -154,10 +154,10 @@ pub(crate) fn run(args: &LongtermArgs, host: &Host) -> Result<(), LabError> {
     let backends = backend::chosen(&args.common.backend, host)?;
     let path = path(&args.common.out);
     let conditions = conditions(args);
-    let mut runs = match results::read_json(&path)? {
-        Some(old) if !args.common.anew && old["conditions"] == conditions => from_json(&old),
-        Some(_) if !args.common.anew => return Err(results::other_conditions(&path)),
-        _ => Runs::new(),
+    let mut runs = match results::read_kept(&path, args.common.anew)? {
+        Some(old) if old["conditions"] == conditions => from_json(&old),
+        Some(_) => return Err(results::other_conditions(&path)),
+        None => Runs::new(),
     };
     let data = args.common.data();
     let machine = machine::sheet(&data);

@@ -99,10 +99,10 @@ pub(crate) fn run(args: &MicroArgs, host: &Host) -> Result<(), LabError> {
         (backend::chosen(&args.common.backend, host)?, request_sizes(&args.sizes)?);
     let path = path(&args.common.out);
     let conditions = conditions(args.common.disk, &args.common);
-    let cells = match results::read_json(&path)? {
-        Some(old) if !args.common.anew && old["conditions"] == conditions => from_json(&old),
-        Some(_) if !args.common.anew => return Err(results::other_conditions(&path)),
-        _ => Cells::new(),
+    let cells = match results::read_kept(&path, args.common.anew)? {
+        Some(old) if old["conditions"] == conditions => from_json(&old),
+        Some(_) => return Err(results::other_conditions(&path)),
+        None => Cells::new(),
     };
     let data = args.common.data();
     let machine = machine::sheet(&data);

@@ -36,6 +36,11 @@ pub(crate) fn read_json(path: &Path) -> Result<Option<Value>, LabError> {
     }
 }
 
+/// What an experiment goes on from: nothing if it is to begin anew, whatever is there.
+pub(crate) fn read_kept(path: &Path, anew: bool) -> Result<Option<Value>, LabError> {
+    if anew { Ok(None) } else { read_json(path) }
+}
+
 /// What all clusters were made with beyond the usual, among the conditions.
 pub(crate) fn note_choices(conditions: &mut Value, common: &CommonArgs) {
     if !common.sets.is_empty() {
@@ -52,4 +57,19 @@ pub(crate) fn other_conditions(path: &Path) -> LabError {
         "{} was measured under other conditions; --anew forgets it, --out DIR keeps it",
         path.display()
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A file that was damaged was read with --anew, too, and the error said to give --anew.
+    #[test]
+    fn a_damaged_file_is_forgotten_where_all_begins_anew() {
+        let path = std::env::temp_dir().join(format!("lab-results-{}.json", std::process::id()));
+        fs::write(&path, "{").unwrap();
+        assert!(read_kept(&path, false).unwrap_err().to_string().contains("--anew"));
+        assert_eq!(read_kept(&path, true).unwrap(), None);
+        fs::remove_file(&path).unwrap();
+    }
 }

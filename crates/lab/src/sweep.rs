@@ -151,10 +151,10 @@ pub(crate) fn run(args: &SweepArgs, host: &Host) -> Result<(), LabError> {
     let path = path(&common.out);
     let mut conditions = longterm::conditions(&args.load);
     conditions["experiment"] = json!("sweep");
-    let mut points = match results::read_json(&path)? {
-        Some(old) if !common.anew && old["conditions"] == conditions => from_json(&old),
-        Some(_) if !common.anew => return Err(results::other_conditions(&path)),
-        _ => Points::new(),
+    let mut points = match results::read_kept(&path, common.anew)? {
+        Some(old) if old["conditions"] == conditions => from_json(&old),
+        Some(_) => return Err(results::other_conditions(&path)),
+        None => Points::new(),
     };
     let data = common.data();
     let machine = machine::sheet(&data);

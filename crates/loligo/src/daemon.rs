@@ -13,18 +13,22 @@ use auth::Keyring;
 use bytes::Bytes;
 use command::{CommandMap, CommandReply};
 use config::{ConfFile, Config, Source};
+use denc::Denc;
 use env::Env;
 use env::real::Runtime;
+use futures_util::future::{Either, select};
 use maps::monmap::MonFeatures;
 use maps::{MonInfo, MonMap};
-use store::ObjectStore;
+use store::{CollId, ObjectStore};
+use types::hobject::{GhObject, HObject};
+use types::osd::OsdSuperblock;
 use types::{EntityAddr, Errno, UTime, Uuid};
 
 use crate::admin_socket::{self, Handler};
 use crate::cli::{OsdArgs, StartArgs};
 use crate::failure::Failure;
 use crate::host;
-use crate::layout::{Layout, make_private_folder, parse_conf};
+use crate::layout::{Layout, make_private_folder, parse_conf, sync_parent, write_durably};
 use crate::output::tell;
 use crate::session::AdminSession;
 use crate::up::Plan;
@@ -120,8 +124,6 @@ pub(crate) fn run_osds(args: &OsdArgs) -> Result<(), Failure> {
         if id[..n].contains(one) {
             return Err(Failure::new(format!("--id {one} is there twice")));
         }
-        // What is wrong with a configuration is told here; each thread reads its own.
-        load_config("osd", one, &start.conf, &sets)?;
     }
     household::run(id, *threads, &start.conf, &sets)
 }
@@ -215,7 +217,7 @@ async fn run_daemon(env: &Env, config: Rc<Config>) -> Result<(), Failure> {
             };
             let failed = async { Some(daemon.failed().await) };
             futures_util::pin_mut!(stop, failed);
-            let ended = futures_util::future::select(stop, failed).await.factor_first().0;
+            let ended = select(stop, failed).await.factor_first().0;
             if let Some(reason) = ended {
                 return Err(Failure::new(format!("{name} stops: {reason}")));
             }
@@ -223,9 +225,11 @@ async fn run_daemon(env: &Env, config: Rc<Config>) -> Result<(), Failure> {
         }
         "mgr" => {
             let keyring = read_keyring(&config)?.unwrap_or_default();
-            let daemon = mgr::Mgr::start(env.clone(), config.clone(), keyring)
-                .await
-                .map_err(|e| Failure::new(e.to_string()))?;
+            let starting = mgr::Mgr::start(env.clone(), config.clone(), keyring);
+            let Some(started) = unless_told(env, starting).await else {
+                return Ok(());
+            };
+            let daemon = started.map_err(|e| Failure::new(e.to_string()))?;
             let of_socket = daemon.clone();
             let _socket = serve_socket(Rc::new(move |json| of_socket.admin_command(json)));
             env.termination().await;
@@ -235,9 +239,12 @@ async fn run_daemon(env: &Env, config: Rc<Config>) -> Result<(), Failure> {
             let keyring = read_keyring(&config)?.unwrap_or_default();
             let _lock = stores::lock(&config, stores::Patience::Some)?;
             let store = stores::open(env, &config).await?;
-            let daemon = osd::Osd::start(env.clone(), config.clone(), keyring, store)
-                .await
-                .map_err(|e| Failure::new(e.to_string()))?;
+            let starting = osd::Osd::start(env.clone(), config.clone(), keyring, store.clone());
+            let Some(started) = unless_told(env, starting).await else {
+                return store.close().await.map_err(|e| not_closed(&config, &e));
+            };
+            drop(store);
+            let daemon = started.map_err(|e| Failure::new(e.to_string()))?;
             let of_socket = daemon.clone();
             let _socket = serve_socket(Rc::new(move |json| of_socket.admin_command(json)));
             let stop = async {
@@ -246,15 +253,36 @@ async fn run_daemon(env: &Env, config: Rc<Config>) -> Result<(), Failure> {
             };
             let failed = async { Some(daemon.failed().await) };
             futures_util::pin_mut!(stop, failed);
-            let ended = futures_util::future::select(stop, failed).await.factor_first().0;
+            let ended = select(stop, failed).await.factor_first().0;
             if let Some(reason) = ended {
                 return Err(Failure::new(format!("{name} stops: {reason}")));
             }
-            daemon.shutdown().await;
+            daemon.shutdown().await.map_err(|e| not_closed(&config, &e))?;
         }
     }
     tracing::info!("{name} has stopped");
     Ok(())
+}
+
+/// What comes of a start, unless the process is told to stop before: monitors that are gone would be waited for without
+/// end.
+async fn unless_told<T>(env: &Env, starting: impl Future<Output = T>) -> Option<T> {
+    futures_util::pin_mut!(starting);
+    match select(env.termination(), starting).await {
+        Either::Left(_) => None,
+        Either::Right((started, _)) => Some(started),
+    }
+}
+
+/// An OSD's store that could not be closed.
+fn not_closed(config: &Config, e: &dyn std::fmt::Display) -> Failure {
+    let name = config.name();
+    Failure::new(match stores::is_in_memory(config) {
+        true => {
+            format!("{name} could not save its store, which was in memory, and has lost it: {e}")
+        }
+        false => format!("{name} did not close its store: {e}"),
+    })
 }
 
 async fn start_mon(env: &Env, config: Rc<Config>) -> Result<mon::Mon, Failure> {
@@ -469,16 +497,45 @@ async fn mkfs_osd_with(env: &Env, config: &Rc<Config>, given: Option<Uuid>) -> R
     if stores::is_made(config) {
         return leave_made(env, config, given).await;
     }
+    keep_unknown_osd(env, config).await?;
     let osd_fsid = given.unwrap_or_else(|| random_uuid(env));
     // Where `up` makes the OSD it is there, and is not to be lost if this is cut off.
     if read_osd_fsid(config).ok() != Some(osd_fsid) {
-        fs::write(fsid_path, format!("{osd_fsid}\n"))?;
+        write_durably(&fsid_path, &format!("{osd_fsid}\n"))?;
     }
     for (fact, value) in host::birth_facts(UTime::from_duration(env.wall_clock())) {
-        fs::write(dir.join(fact), format!("{value}\n"))?;
+        write_durably(&dir.join(fact), &format!("{value}\n"))?;
     }
+    sync_parent(&dir)?;
     stores::make(env, config, osd_fsid).await?;
     fill_store(env, config, osd_fsid).await
+}
+
+/// Refuses to make a store where an OSD is whose folder has lost the file that says so, as one of a version that did not
+/// sync it may have in a power failure.
+async fn keep_unknown_osd(env: &Env, config: &Rc<Config>) -> Result<(), Failure> {
+    let dir = config.str("osd_data");
+    let Some((kind, store)) = stores::find(env, config).await? else {
+        return Ok(());
+    };
+    let found = superblock(&*store).await;
+    store.close().await.map_err(|e| not_closed(config, &e))?;
+    let Some(OsdSuperblock { whoami, cluster_fsid, osd_fsid, .. }) = found else {
+        return Ok(());
+    };
+    Err(Failure::new(format!(
+        "{dir} has no file 'type', but the store of osd.{whoami} of cluster {cluster_fsid} ({kind}): if that OSD is to live \
+         on, write {kind} to {dir}/type and {osd_fsid} to {dir}/fsid; if nothing of it is needed, remove its files \
+         ({}), or overwrite the beginning of a device, and run this again",
+        stores::FILES.join(", ")
+    )))
+}
+
+/// What a store says of the OSD that it is of.
+async fn superblock(store: &dyn ObjectStore) -> Option<OsdSuperblock> {
+    let name = HObject { name: "osd_superblock".into(), pool: -1, ..HObject::default() };
+    let bytes = store.read(&CollId::Meta, &GhObject::from(name), 0, 0).await.ok()?;
+    OsdSuperblock::from_bytes(&bytes.to_contiguous()).ok()
 }
 
 /// Makes the OSD in its store, unless it is there.
@@ -536,17 +593,23 @@ pub(crate) fn run_all_in_threads(layout: Layout, plan: &Plan) -> Result<(), Fail
     }
     let new = start::new_osds(&layout, plan.osds)?;
     let (of_session, plan) = (layout.clone(), plan.clone());
-    Runtime::new()?.block_on(move |env| async move {
-        let session = AdminSession::connect(&env, &of_session).await?;
-        for n in new {
-            let Plan { osd_size, store, .. } = &plan;
-            start::register_osd(&session, &of_session, n, *osd_size, store).await?;
-        }
-        Ok::<(), Failure>(())
+    let made = Runtime::new()?.block_on(move |env| async move {
+        let making = async {
+            let session = AdminSession::connect(&env, &of_session).await?;
+            for n in new {
+                let Plan { osd_size, store, .. } = &plan;
+                start::register_osd(&session, &of_session, n, *osd_size, store).await?;
+            }
+            Ok::<(), Failure>(())
+        };
+        unless_told(&env, making).await.transpose()
     })?;
-    threads.extend(layout.ids("osd").into_iter().map(|id| spawn("osd", id)));
-    tell!("export CEPH_CONF={}", layout.conf().display());
-    tell!("Ctrl-C stops the cluster");
+    // Where it is told to stop meanwhile, the daemons that have begun are, too.
+    if made.is_some() {
+        threads.extend(layout.ids("osd").into_iter().map(|id| spawn("osd", id)));
+        tell!("export CEPH_CONF={}", layout.conf().display());
+        tell!("Ctrl-C stops the cluster");
+    }
     for thread in threads {
         match thread.join() {
             Ok(result) => result.map_err(Failure::new)?,
@@ -558,7 +621,7 @@ pub(crate) fn run_all_in_threads(layout: Layout, plan: &Plan) -> Result<(), Fail
 
 #[cfg(test)]
 mod tests {
-    use store::{CollId, Transaction};
+    use store::Transaction;
     use types::pg::{PgId, SpgId};
 
     use super::*;
@@ -614,6 +677,55 @@ mod tests {
             let store = stores::open(&env, &own).await.unwrap();
             assert!(store.collections().await.unwrap().contains(&cid));
             store.close().await.unwrap();
+        });
+        fs::remove_dir_all(&dir).unwrap();
+    }
+
+    /// The file `type` was not synced: an OSD that had lost it in a power failure was taken for none, and `--mkfs`, which
+    /// leaves one that is there, made an empty store in its place.
+    #[test]
+    fn mkfs_does_not_take_an_osd_without_its_type_for_none() {
+        for kind in stores::STORES {
+            let dir = folder(&format!("lost-{kind}"));
+            let own = config(&dir, "0", 1);
+            own.set("osd_objectstore", kind, Source::Cmdline).unwrap();
+            own.set("bluestore_block_size", "268435456", Source::Cmdline).unwrap();
+            let other = config(&dir, "0", 1);
+            other.set("osd_objectstore", "inkstore", Source::Cmdline).unwrap();
+            let data = dir.join("osd");
+            Runtime::new().unwrap().block_on(|env| async move {
+                let fsid = Uuid::from_random([5; 16]);
+                mkfs_osd_with(&env, &own, Some(fsid)).await.unwrap();
+                fs::write(data.join("type"), "").unwrap();
+                for config in [&own, &other] {
+                    fs::write(data.join("fsid"), "").unwrap();
+                    let refused = mkfs_osd_with(&env, config, None).await.unwrap_err().to_string();
+                    let told =
+                        [format!("write {kind} to"), format!("{fsid} to"), "osd.0 of".to_owned()];
+                    assert!(told.iter().all(|part| refused.contains(part)), "{kind}: {refused}");
+                }
+                // As it is told.
+                fs::write(data.join("type"), format!("{kind}\n")).unwrap();
+                fs::write(data.join("fsid"), format!("{fsid}\n")).unwrap();
+                mkfs_osd_with(&env, &own, Some(fsid)).await.unwrap();
+                let store = stores::open(&env, &own).await.unwrap();
+                store.close().await.unwrap();
+            });
+            fs::remove_dir_all(&dir).unwrap();
+        }
+    }
+
+    /// A store that was made when `--mkfs` was cut off is no OSD's: the next one makes it anew.
+    #[test]
+    fn mkfs_that_was_cut_off_begins_again() {
+        let dir = folder("cut");
+        let (own, data) = (config(&dir, "0", 1), dir.join("osd"));
+        fs::create_dir_all(&data).unwrap();
+        Runtime::new().unwrap().block_on(|env| async move {
+            stores::make(&env, &own, Uuid::from_random([5; 16])).await.unwrap();
+            fs::remove_file(data.join("type")).unwrap();
+            mkfs_osd_with(&env, &own, Some(Uuid::from_random([6; 16]))).await.unwrap();
+            assert_eq!(read_osd_fsid(&own).unwrap(), Uuid::from_random([6; 16]));
         });
         fs::remove_dir_all(&dir).unwrap();
     }

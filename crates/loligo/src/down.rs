@@ -14,10 +14,10 @@ pub(crate) fn down(args: &DirArgs) -> Result<(), Failure> {
         return Err(Failure::new(format!("{} holds no cluster", layout.dir().display())));
     }
     let stopped = process::stop_all(&layout);
-    if stopped.is_empty() {
+    if stopped.names.is_empty() {
         tell!("nothing was running in {}", layout.dir().display());
     } else {
-        tell!("stopped {}", stopped.join(", "));
+        tell!("stopped {}", stopped.names.join(", "));
     }
-    Ok(())
+    stopped.well()
 }

@@ -22,6 +22,7 @@ use std::time::{Duration, Instant};
 use config::ConfFile;
 
 use crate::failure::Failure;
+use crate::output::tell;
 
 /// Messenger v2 port of the first monitor unless told otherwise (Ceph's own).
 pub(crate) const DEFAULT_PORT: u16 = 3300;
@@ -88,15 +89,37 @@ impl Layout {
 
     /// Has the folder for this process until the lock is dropped. Daemons do not inherit it.
     pub(crate) fn lock(&self) -> Result<Lock, Failure> {
-        let dir = self.dir.display();
-        let failed = |e: io::Error| Failure::new(format!("cannot lock {dir}: {e}"));
+        self.try_lock()?.ok_or_else(|| {
+            Failure::new(format!(
+                "another 'loligo up' or 'loligo down' is at work in {}: wait for its end, or stop it",
+                self.dir.display()
+            ))
+        })
+    }
+
+    /// The same, once another that has it is done.
+    pub(crate) fn lock_in_turn(&self) -> Result<Lock, Failure> {
+        const PAUSE: Duration = Duration::from_millis(20);
+        let mut told = false;
+        loop {
+            if let Some(lock) = self.try_lock()? {
+                return Ok(lock);
+            }
+            if !std::mem::replace(&mut told, true) {
+                tell!("waiting for another 'loligo up' or 'loligo down' to end");
+            }
+            std::thread::sleep(PAUSE);
+        }
+    }
+
+    fn try_lock(&self) -> Result<Option<Lock>, Failure> {
+        let failed =
+            |e: io::Error| Failure::new(format!("cannot lock {}: {e}", self.dir.display()));
         let file = File::open(&self.dir).map_err(failed)?;
         match file.try_lock() {
-            Ok(()) => Ok(Lock { _dir: file }),
+            Ok(()) => Ok(Some(Lock { _dir: file })),
+            Err(TryLockError::WouldBlock) => Ok(None),
             Err(TryLockError::Error(e)) => Err(failed(e)),
-            Err(TryLockError::WouldBlock) => Err(Failure::new(format!(
-                "another 'loligo up' or 'loligo down' is at work in {dir}: wait for its end, or stop it"
-            ))),
         }
     }
 
@@ -337,7 +360,19 @@ pub(crate) fn write_private(path: &Path, text: &str) -> Result<(), Failure> {
             .open(&temporary)?;
         file.write_all(text.as_bytes())?;
         file.sync_all()?;
-        fs::rename(&temporary, path)
+        fs::rename(&temporary, path)?;
+        sync_parent(path)
+    };
+    write().map_err(|e| Failure::new(format!("cannot write {}: {e}", path.display())))
+}
+
+/// Writes a file in its place, durably: one that is locked, or that nobody looks at before all of it is there.
+pub(crate) fn write_durably(path: &Path, text: &str) -> Result<(), Failure> {
+    let write = || -> io::Result<()> {
+        let mut file = File::create(path)?;
+        file.write_all(text.as_bytes())?;
+        file.sync_all()?;
+        sync_parent(path)
     };
     write().map_err(|e| Failure::new(format!("cannot write {}: {e}", path.display())))
 }

@@ -2,7 +2,7 @@
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
-use std::io::Write;
+use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::symlink;
 use std::os::unix::process::CommandExt;
@@ -13,9 +13,14 @@ use std::time::{Duration, Instant};
 use crate::failure::Failure;
 use crate::household::OTHERS_GO_ON;
 use crate::layout::Layout;
+use crate::output::tell;
+use crate::stores;
 
-/// How long a daemon gets to stop by itself before it is killed.
+/// A daemon that was told to stop and does nothing for so long is killed.
 const STOP_TIME: Duration = Duration::from_secs(10);
+
+/// How the line begins with which a process says why it fails.
+const LAST_LINE: &str = "loligo: ";
 
 /// Bytes of a pid file at most: ten digits and a line's end.
 const PID_LEN_MAX: usize = 11;
@@ -140,50 +145,242 @@ pub(crate) fn signal(pid: i32, signal: i32) {
     }
 }
 
-/// Stops all daemons.
-pub(crate) fn stop_all(layout: &Layout) -> Vec<String> {
-    let all: Vec<String> = all_running(layout).into_iter().map(|(name, _)| name).collect();
-    stop(layout, &all)
+/// How the stopping of daemons went.
+#[derive(Debug, Default)]
+pub(crate) struct Stopped {
+    /// Those that have ended.
+    pub(crate) names: Vec<String>,
+    /// What is to be told of some of them: that they did not end well.
+    pub(crate) complaints: Vec<String>,
 }
 
-/// Stops the daemons: OSDs and managers first, then monitors, so that each can say goodbye.
-pub(crate) fn stop(layout: &Layout, names: &[String]) -> Vec<String> {
+impl Stopped {
+    /// An error if there is something to complain of.
+    pub(crate) fn well(self) -> Result<(), Failure> {
+        match self.complaints.is_empty() {
+            true => Ok(()),
+            false => Err(Failure::new(self.complaints.join("\n"))),
+        }
+    }
+}
+
+/// Stops all daemons.
+pub(crate) fn stop_all(layout: &Layout) -> Stopped {
+    stop(layout, &all_running(layout), STOP_TIME)
+}
+
+/// Stops the daemons that have these names.
+pub(crate) fn stop_named(layout: &Layout, names: &[String]) -> Stopped {
     let mut daemons = all_running(layout);
     daemons.retain(|(name, _)| names.contains(name));
+    stop(layout, &daemons, STOP_TIME)
+}
+
+/// Stops these daemons, if they are the processes that run under these names still.
+pub(crate) fn stop_these(layout: &Layout, these: &[(String, i32)]) -> Stopped {
+    stop(layout, these, STOP_TIME)
+}
+
+/// Stops these daemons, of those that run: OSDs and managers first, then monitors, so that each can say goodbye. One
+/// that does nothing to stop for `idle` is killed.
+fn stop(layout: &Layout, these: &[(String, i32)], idle: Duration) -> Stopped {
+    let mut daemons = all_running(layout);
+    daemons.retain(|daemon| these.contains(daemon));
     let (mons, others): (Vec<_>, Vec<_>) =
         daemons.into_iter().partition(|(name, _)| name.starts_with("mon."));
-    let mut stopped = Vec::new();
+    let mut stopped = Stopped::default();
     for group in [others, mons] {
-        for (_, pid) in &group {
-            signal(*pid, libc::SIGTERM);
+        let mut waiting: Vec<Stopping> = group
+            .into_iter()
+            .map(|(name, pid)| {
+                let log_len = fs::metadata(layout.log(&name)).map_or(0, |log| log.len());
+                Stopping { name, pid, log_len, patience: Patience::new(pid, idle), killed: false }
+            })
+            .collect();
+        for one in &waiting {
+            signal(one.pid, libc::SIGTERM);
         }
-        let end = Instant::now() + STOP_TIME;
-        for (name, pid) in group {
-            let file = layout.pid_file(&name);
-            while running(&file).is_some() {
-                if Instant::now() > end {
-                    signal(pid, libc::SIGKILL);
-                }
-                std::thread::sleep(Duration::from_millis(5));
-            }
-            let _ = fs::remove_file(file);
-            stopped.push(name);
+        while !waiting.is_empty() {
+            waiting.retain_mut(|one| one.is_on(layout, &mut stopped));
+            std::thread::sleep(Duration::from_millis(5));
         }
     }
     stopped
 }
 
+/// A daemon that was told to stop.
+struct Stopping {
+    name: String,
+    pid: i32,
+    /// Bytes of its log when it was told.
+    log_len: u64,
+    patience: Patience,
+    killed: bool,
+}
+
+impl Stopping {
+    /// Whether it still runs. One that has waited long enough is killed, one that has ended is noted.
+    fn is_on(&mut self, layout: &Layout, stopped: &mut Stopped) -> bool {
+        let Stopping { name, pid, .. } = self;
+        let file = layout.pid_file(name);
+        if running(&file).is_some() {
+            match self.patience.look(*pid) {
+                Look::Wait => {}
+                Look::Busy => tell!("waiting for {name}, which is closing its store"),
+                Look::Idle if self.killed || running(&file).is_none() => {}
+                Look::Idle => {
+                    signal(*pid, libc::SIGKILL);
+                    self.killed = true;
+                    let told = format!("{name} did nothing to stop, and was killed");
+                    // All others keep what they have acknowledged.
+                    match has_store_in_memory(layout, name) {
+                        true => stopped.complaints.push(format!("{told}: its store was in memory")),
+                        false => tell!("{told}"),
+                    }
+                }
+            }
+            return true;
+        }
+        let _ = fs::remove_file(file);
+        if !self.killed {
+            let said = log_since(&layout.log(name), self.log_len);
+            stopped.complaints.extend(complaint(&said, name));
+        }
+        stopped.names.push(name.clone());
+        false
+    }
+}
+
+fn has_store_in_memory(layout: &Layout, name: &str) -> bool {
+    let data = name.strip_prefix("osd.").map(|id| layout.data("osd", id));
+    data.is_some_and(|data| stores::written_kind(&data) == "memstore")
+}
+
+/// How long a daemon that was told to stop is waited for: as long as it does something. One that has its store in memory
+/// writes all of it to a file, and loses it if it is killed meanwhile.
+struct Patience {
+    idle: Duration,
+    since: Instant,
+    seen: Activity,
+    told: bool,
+}
+
+/// What is to be done about a daemon that still runs.
+#[derive(Debug, PartialEq, Eq)]
+enum Look {
+    Wait,
+    /// It goes on, and the user is to be told whom we wait for.
+    Busy,
+    Idle,
+}
+
+impl Patience {
+    fn new(pid: i32, idle: Duration) -> Patience {
+        Patience { idle, since: Instant::now(), seen: Activity::of(pid), told: false }
+    }
+
+    fn look(&mut self, pid: i32) -> Look {
+        let elapsed = self.since.elapsed();
+        if elapsed < self.idle {
+            return Look::Wait;
+        }
+        let now = Activity::of(pid);
+        if !now.is_work_since(&self.seen, elapsed) {
+            return Look::Idle;
+        }
+        (self.since, self.seen) = (Instant::now(), now);
+        match std::mem::replace(&mut self.told, true) {
+            true => Look::Wait,
+            false => Look::Busy,
+        }
+    }
+}
+
+/// What a process has done so far.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+struct Activity {
+    written_bytes: u64,
+    cpu: Duration,
+    /// A thread of it waits for a disk, as in fsync.
+    at_disk: bool,
+}
+
+impl Activity {
+    fn of(pid: i32) -> Activity {
+        let io = fs::read_to_string(format!("/proc/{pid}/io")).unwrap_or_default();
+        let written = io.lines().find_map(|line| line.strip_prefix("wchar:")?.trim().parse().ok());
+        // Of all threads: 14 and 15 are user's and system's time in hundredths of a second (proc(5)).
+        let fields = stat_fields(&format!("/proc/{pid}/stat"));
+        let ticks = |n: usize| fields.get(n - FIRST_FIELD).and_then(|t| t.parse::<u64>().ok());
+        let ticks: u64 = ticks(14).unwrap_or(0) + ticks(15).unwrap_or(0);
+        let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+        let mut states = tasks.map(|task| stat_fields(&task.path().join("stat")));
+        Activity {
+            written_bytes: written.unwrap_or(0),
+            cpu: Duration::from_millis(ticks * 10),
+            at_disk: states.any(|fields| fields.first().is_some_and(|state| state == "D")),
+        }
+    }
+
+    /// Whether it worked: a daemon that merely is there looks at its timers, and writes a line to its log now and then.
+    fn is_work_since(&self, before: &Activity, elapsed: Duration) -> bool {
+        const WRITTEN: u64 = 64 << 10;
+        const SHARE_OF_TIME: u32 = 10;
+        self.at_disk
+            || self.written_bytes.saturating_sub(before.written_bytes) >= WRITTEN
+            || self.cpu.saturating_sub(before.cpu) >= elapsed / SHARE_OF_TIME
+    }
+}
+
+/// The number of the field that comes behind a process's name, its state (`proc(5)`).
+const FIRST_FIELD: usize = 3;
+
+/// Fields of a `stat` file from the state on; the name before it may have anything in it.
+fn stat_fields(path: impl AsRef<Path>) -> Vec<String> {
+    let stat = fs::read_to_string(path).unwrap_or_default();
+    let rest = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
+    rest.split_whitespace().map(str::to_owned).collect()
+}
+
+/// Why a daemon did not end well, by what it wrote when it was told to stop.
+fn complaint(said: &str, name: &str) -> Option<String> {
+    let names = |line: &&str| line.split([' ', ':']).any(|word| word == name);
+    let why = |line: &str| {
+        let alone = line.strip_prefix(LAST_LINE);
+        let shared = line.ends_with(OTHERS_GO_ON).then(|| line.trim_end_matches(OTHERS_GO_ON));
+        alone.or(shared).map(|why| why.trim_end().to_owned())
+    };
+    said.lines().filter(names).filter_map(why).next_back()
+}
+
+/// Bytes of a log that are looked at, its last ones.
+const TAIL_LEN: u64 = 64 << 10;
+
+/// What was written to a log behind so many bytes, as far as it is in its tail.
+fn log_since(log: &Path, len: u64) -> String {
+    let mut text = Vec::new();
+    let read = File::open(log).and_then(|mut file| {
+        let end = file.metadata()?.len();
+        file.seek(SeekFrom::Start(len.max(end.saturating_sub(TAIL_LEN))))?;
+        // It may grow meanwhile.
+        file.take(TAIL_LEN).read_to_end(&mut text)
+    });
+    match read {
+        Ok(_) => String::from_utf8_lossy(&text).into_owned(),
+        Err(_) => String::new(),
+    }
+}
+
 /// The last words of a daemon that has stopped, for the error that says so: of those that it shares its log with only what names
 /// it, and where it says why it ends, that alone.
 pub(crate) fn log_tail(layout: &Layout, name: &str) -> String {
-    let text = fs::read_to_string(layout.log(name)).unwrap_or_default();
-    last_words(&text, name)
+    last_words(&log_since(&layout.log(name), 0), name)
 }
 
 fn last_words(log: &str, name: &str) -> String {
     let lines: Vec<&str> = log.lines().collect();
     let mut tail = lines[lines.len().saturating_sub(3)..].to_vec();
-    if let Some(end) = tail.last().and_then(|line| line.strip_prefix("loligo: ")) {
+    if let Some(end) = tail.last().and_then(|line| line.strip_prefix(LAST_LINE)) {
         tail = vec![end];
     }
     let word = |line: &&&str| line.split([' ', ':']).any(|word| word == name);
@@ -208,6 +405,111 @@ mod tests {
         assert_eq!(last_words(shared, "osd.1"), "t osd.1 ERROR household: osd.1 stops: rot");
         assert_eq!(last_words("a\nb\nc\nd\n", "osd.1"), "b\nc\nd");
         assert_eq!(last_words("a\nloligo: osd.1 stops: rot\n", "osd.1"), "osd.1 stops: rot");
+    }
+
+    /// A daemon whose log had a byte in it that is not UTF-8 ended without last words, and for those of a large log all of
+    /// it was read.
+    #[test]
+    fn of_a_log_the_end_is_read_whatever_is_in_it() {
+        let dir = std::env::temp_dir().join(format!("loligo-tail-{}", std::process::id()));
+        let layout = Layout::create(&dir).unwrap();
+        layout.make_folders().unwrap();
+        let mut log = vec![0xff; 2 * TAIL_LEN as usize];
+        log.extend_from_slice(b"\nosd.0 has \xff\nloligo: osd.0 stops: rot\n");
+        fs::write(layout.log("osd.0"), &log).unwrap();
+        assert_eq!(log_tail(&layout, "osd.0"), "osd.0 stops: rot");
+        let len = log_since(&layout.log("osd.0"), 0).chars().count();
+        assert!(len <= TAIL_LEN as usize, "{len}");
+        assert_eq!(log_since(&layout.log("osd.0"), log.len() as u64 - 4), "rot\n");
+        fs::remove_dir_all(&dir).unwrap();
+    }
+
+    /// `down` said "stopped osd.0" of one whose store in memory had found no room on the disk, and was gone.
+    #[test]
+    fn one_that_did_not_end_well_is_told() {
+        let said = "t osd.0 INFO x\nloligo: osd.0 stops: its store does not close: no room\n";
+        let why = "osd.0 stops: its store does not close: no room";
+        assert_eq!(complaint(said, "osd.0").as_deref(), Some(why));
+        assert_eq!(complaint(said, "osd.1"), None, "another one of the process");
+        let shared = "t osd.1 ERROR household: osd.1 stops: rot (others of this process go on)\n\
+                      t osd.0 INFO osd.0 has stopped\n";
+        assert!(complaint(shared, "osd.1").unwrap().ends_with("osd.1 stops: rot"));
+        assert_eq!(complaint(shared, "osd.0"), None);
+        assert_eq!(complaint("t osd.0 INFO osd.0 has stopped\n", "osd.0"), None);
+    }
+
+    /// A process that `running` takes for osd.0 of the folder.
+    fn disguised(layout: &Layout, script: &str) -> Child {
+        fs::write(layout.conf(), "").unwrap();
+        let ready = layout.dir().join("ready");
+        let child = Command::new("/bin/sh")
+            .arg("-c")
+            .arg(format!("trap '' TERM; : > {}; {script}", ready.display()))
+            .args(["osd", "--id", "0", "-c"])
+            .arg(layout.conf())
+            .stdin(Stdio::piped())
+            .spawn()
+            .unwrap();
+        while !ready.exists() {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        fs::write(layout.pid_file("osd.0"), format!("{}\n", child.id())).unwrap();
+        child
+    }
+
+    /// An OSD with its store in memory that took more than ten seconds to save it was killed meanwhile, and had lost it.
+    #[test]
+    fn who_is_at_work_is_not_killed() {
+        let dir = std::env::temp_dir().join(format!("loligo-stop-{}", std::process::id()));
+        let layout = Layout::create(&dir).unwrap();
+        layout.make_folders().unwrap();
+        let (saved, idle) = (layout.dir().join("saved"), Duration::from_millis(500));
+        let work = "i=0; while [ $i -lt 4000000 ]; do i=$((i + 1)); done";
+        let mut child = disguised(&layout, &format!("{work}; : > {}", saved.display()));
+        let stopped = stop(&layout, &all_running(&layout), idle);
+        assert!(saved.exists() && stopped.complaints.is_empty(), "{stopped:?}");
+        assert_eq!(stopped.names, ["osd.0"]);
+        child.wait().unwrap();
+        // One that does nothing is, which is told where it costs something.
+        fs::create_dir(layout.data("osd", "0")).unwrap();
+        fs::write(layout.data("osd", "0").join("type"), "memstore\n").unwrap();
+        fs::remove_file(layout.dir().join("ready")).unwrap();
+        let mut child = disguised(&layout, "read line");
+        let stopped = stop(&layout, &all_running(&layout), idle);
+        assert!(
+            stopped.complaints[0].contains("was killed: its store was in memory"),
+            "{stopped:?}"
+        );
+        child.wait().unwrap();
+        fs::remove_dir_all(&dir).unwrap();
+    }
+
+    /// What a daemon does by being there is no work; what closing takes is.
+    #[test]
+    fn work_is_told_from_being_there() {
+        let second = Duration::from_secs(1);
+        let of = |written_bytes, cpu, at_disk| {
+            let now = Activity { written_bytes, cpu: Duration::from_millis(cpu), at_disk };
+            now.is_work_since(&Activity::default(), second)
+        };
+        assert!(!of(0, 0, false) && !of(1000, 20, false));
+        assert!(of(1 << 20, 0, false) && of(0, 500, false) && of(0, 0, true));
+    }
+
+    /// Ctrl-C at `up --foreground` stopped daemons that another call had started since.
+    #[test]
+    fn only_the_process_that_is_meant_is_stopped() {
+        let dir = std::env::temp_dir().join(format!("loligo-others-{}", std::process::id()));
+        let layout = Layout::create(&dir).unwrap();
+        layout.make_folders().unwrap();
+        let mut child = disguised(&layout, "read line");
+        let pid = i32::try_from(child.id()).unwrap();
+        let before = [("osd.0".to_owned(), pid + 1)];
+        assert!(stop(&layout, &before, Duration::ZERO).names.is_empty());
+        assert_eq!(running(&layout.pid_file("osd.0")), Some(pid));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        fs::remove_dir_all(&dir).unwrap();
     }
 
     /// A daemon was in its pid file only after it had been started: one whose `up` was killed between ran

@@ -12,7 +12,7 @@
 //! Cut off at any place, the next start makes the OSD again, as the same.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 use std::rc::Rc;
@@ -30,7 +30,7 @@ use crate::session::AdminSession;
 use crate::up::{Plan, entity, new_key};
 use crate::{admin_socket, daemon, process};
 
-/// How long the daemons get to serve.
+/// How long the daemons get to serve, from the last OSD on that was made, or that served.
 const START_TIME: Duration = Duration::from_secs(30);
 /// How long placement groups get to become active before `up` returns without them.
 const PEERING_TIME: Duration = Duration::from_secs(10);
@@ -44,12 +44,32 @@ const LAST_WORDS: Duration = Duration::from_secs(1);
 struct Progress {
     /// Names of the daemons that it has started.
     started: Vec<String>,
+    /// Names of those that ran before.
+    found: Vec<String>,
+    /// When it came further last, by the runtime's clock.
+    advanced: Duration,
     /// Those that do not serve, and why.
     failed: BTreeMap<String, String>,
     /// Whether the monitors serve.
     has_monitors: bool,
     /// Which daemon is waited for.
     awaited: Option<String>,
+    /// All that have been waited for: each gets its time once.
+    were_awaited: BTreeSet<String>,
+}
+
+impl Progress {
+    /// Whether this start waits for the daemon. One whose store was made just now may not have begun.
+    fn counts_on(&self, name: &String) -> bool {
+        self.started.contains(name) || self.found.contains(name)
+    }
+
+    fn awaits(&mut self, awaited: Option<String>, now: Duration) {
+        if awaited.as_ref().is_some_and(|name| self.were_awaited.insert(name.clone())) {
+            self.advanced = now;
+        }
+        self.awaited = awaited;
+    }
 }
 
 type Shared = Rc<RefCell<Progress>>;
@@ -63,13 +83,13 @@ pub(crate) fn start(
     let work = Work { layout: layout.clone(), plan: plan.clone(), attached };
     let (ended, mut progress) = env::real::Runtime::new()?.block_on(move |env| async move {
         let progress = Shared::default();
-        let stop = env.termination();
-        let run = env.timeout(START_TIME, work.run(&env, &progress));
-        futures_util::pin_mut!(run);
-        let ended = match select(stop, run).await {
+        progress.borrow_mut().advanced = env.now();
+        let (run, late) = (work.run(&env, &progress), late(&env, &progress));
+        futures_util::pin_mut!(run, late);
+        let ended = match select(env.termination(), select(run, late)).await {
             Either::Left(_) => Ended::ToldToStop,
-            Either::Right((Ok(result), _)) => Ended::Done(result),
-            Either::Right((Err(_), _)) => Ended::Late,
+            Either::Right((Either::Left((result, _)), _)) => Ended::Done(result),
+            Either::Right((Either::Right(_), _)) => Ended::Late,
         };
         let progress = progress.take();
         (ended, progress)
@@ -79,6 +99,7 @@ pub(crate) fn start(
         Ended::Late if progress.has_monitors => {
             // One that ended may be why nobody answers.
             note_stopped(layout, &mut progress);
+            note_unmade(layout, &mut progress);
             let seconds = START_TIME.as_secs();
             let name = progress.awaited.unwrap_or_else(|| "the cluster".to_owned());
             let log = layout.dir().join("log");
@@ -93,8 +114,20 @@ pub(crate) fn start(
             "told to stop: what this call has started is stopped again; 'loligo up' goes on from here",
         ),
     };
-    process::stop(layout, &progress.started);
+    let complaints = process::stop_named(layout, &progress.started).complaints;
+    complaints.iter().for_each(|complaint| eprintln!("loligo: {complaint}"));
     Err(failure)
+}
+
+/// Ends when a start has not come further for [`START_TIME`].
+async fn late(env: &Env, progress: &Shared) {
+    loop {
+        let left = (progress.borrow().advanced + START_TIME).saturating_sub(env.now());
+        if left.is_zero() {
+            return;
+        }
+        env.sleep(left).await;
+    }
 }
 
 enum Ended {
@@ -115,7 +148,14 @@ impl Work {
         let new = new_osds(layout, self.plan.osds)?;
         for (kind, per_process) in [("mon", 1), ("mgr", 1), ("osd", self.plan.osds_per_process)] {
             let mut ids = layout.ids(kind);
-            ids.retain(|id| process::running(&layout.pid_file(&format!("{kind}.{id}"))).is_none());
+            ids.retain(|id| {
+                let name = format!("{kind}.{id}");
+                let runs = process::running(&layout.pid_file(&name)).is_some();
+                if runs {
+                    progress.borrow_mut().found.push(name);
+                }
+                !runs
+            });
             for ids in ids.chunks(per_process) {
                 self.begin(kind, ids, progress)?;
             }
@@ -155,10 +195,13 @@ impl Work {
             let mut made = Vec::new();
             for n in group {
                 let Plan { osd_size, store, .. } = &self.plan;
-                match register_osd(&session, layout, *n, *osd_size, store).await {
+                let done = register_osd(&session, layout, *n, *osd_size, store).await;
+                let mut progress = progress.borrow_mut();
+                progress.advanced = env.now();
+                match done {
                     Ok(()) => made.push(n.to_string()),
                     Err(why) => {
-                        progress.borrow_mut().failed.insert(format!("osd.{n}"), why.to_string());
+                        progress.failed.insert(format!("osd.{n}"), why.to_string());
                     }
                 }
             }
@@ -173,7 +216,7 @@ impl Work {
             if awaited.is_none() {
                 return Ok(());
             }
-            progress.borrow_mut().awaited = awaited;
+            progress.borrow_mut().awaits(awaited, env.now());
             note_stopped(layout, &mut progress.borrow_mut());
             env.sleep(PAUSE).await;
         }
@@ -205,6 +248,7 @@ fn note_stopped(layout: &Layout, progress: &mut Progress) {
     for name in layout.daemons() {
         if process::running(&layout.pid_file(&name)).is_some()
             || progress.failed.contains_key(&name)
+            || !progress.counts_on(&name)
         {
             continue;
         }
@@ -227,6 +271,16 @@ fn note_stopped(layout: &Layout, progress: &mut Progress) {
             ));
         }
         progress.failed.insert(name, why);
+    }
+}
+
+/// Which OSDs have not been made, or not begun, when there was no more time.
+fn note_unmade(layout: &Layout, progress: &mut Progress) {
+    let unmade = layout.unmade_osds().into_iter().map(|n| format!("osd.{n}"));
+    let made = layout.daemons().into_iter().filter(|name| !progress.counts_on(name));
+    for name in unmade.chain(made).collect::<Vec<String>>() {
+        let why = "there was no time for it: run 'loligo up' again, which goes on from here";
+        progress.failed.entry(name).or_insert_with(|| why.to_owned());
     }
 }
 
@@ -427,6 +481,7 @@ mod tests {
         let log = "t INFO osd.3 starts\nloligo: osd.3 stops: refused by a monitor\n";
         fs::write(layout.log("osd.3"), log).unwrap();
         let progress = Shared::default();
+        progress.borrow_mut().started.push("osd.3".to_owned());
         assert_eq!(Living::of(&layout, &progress).osds, ["osd.3"]);
         note_stopped(&layout, &mut progress.borrow_mut());
         let why = progress.borrow().failed["osd.3"].clone();
@@ -434,5 +489,40 @@ mod tests {
         assert!(why.contains("ceph osd purge 3") && why.contains("/osd/3,"), "{why}");
         assert!(Living::of(&layout, &progress).osds.is_empty());
         fs::remove_dir_all(&dir).unwrap();
+    }
+
+    /// Of many OSDs those that had been made last had not begun when the time was over: they were said to have stopped, and
+    /// to be purged; those that were not made had no word.
+    #[test]
+    fn what_had_no_time_is_not_taken_for_lost() {
+        let dir = std::env::temp_dir().join(format!("loligo-late-{}", std::process::id()));
+        let layout = Layout::create(&dir).unwrap();
+        layout.make_folders().unwrap();
+        for osd in ["0", "1", "2.new"] {
+            fs::create_dir(layout.data("osd", osd)).unwrap();
+        }
+        let mut progress = Progress::default();
+        progress.started.push("osd.0".to_owned());
+        note_stopped(&layout, &mut progress);
+        note_unmade(&layout, &mut progress);
+        let why = |name: &str| progress.failed[name].clone();
+        assert!(why("osd.0").contains("it stopped"));
+        for name in ["osd.1", "osd.2"] {
+            assert!(why(name).contains("'loligo up' again") && !why(name).contains("purge"));
+        }
+        fs::remove_dir_all(&dir).unwrap();
+    }
+
+    /// All OSDs together had thirty seconds to be made and to serve.
+    #[test]
+    fn time_is_over_when_nothing_comes_further() {
+        let second = Duration::from_secs(1);
+        let mut progress = Progress::default();
+        for (at, awaited, advanced) in
+            [(1, "osd.0", 1), (2, "osd.0", 1), (3, "osd.1", 3), (4, "osd.0", 3), (5, "osd.1", 3)]
+        {
+            progress.awaits(Some(awaited.to_owned()), second * at);
+            assert_eq!(progress.advanced, second * advanced, "at {at}");
+        }
     }
 }

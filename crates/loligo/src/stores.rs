@@ -20,6 +20,7 @@ use store::memstore::MemStore;
 use types::Uuid;
 
 use crate::failure::Failure;
+use crate::layout::write_durably;
 use crate::memory;
 
 /// Backends for `--store`.
@@ -159,8 +160,16 @@ const DISCARD_SHORTEST: u64 = 64 << 10;
 
 /// The OSD's store, opened.
 pub(crate) async fn open(env: &Env, config: &Rc<Config>) -> Result<Rc<dyn ObjectStore>, Failure> {
+    open_as(env, config, &kind(config)).await
+}
+
+async fn open_as(
+    env: &Env,
+    config: &Rc<Config>,
+    kind: &str,
+) -> Result<Rc<dyn ObjectStore>, Failure> {
     let size = config.uint("bluestore_block_size");
-    match kind(config).as_str() {
+    match kind {
         "memstore" => {
             let path = saved_path(config);
             if !path.exists() {
@@ -267,8 +276,35 @@ pub(crate) async fn make(env: &Env, config: &Config, osd_fsid: Uuid) -> Result<(
         }
         kind => return Err(unknown(kind)),
     }
-    fs::write(dir.join("type"), format!("{kind}\n"))?;
-    Ok(())
+    // The last: with it the store is made, and is left as it is from then on.
+    write_durably(&dir.join("type"), &format!("{kind}\n"))
+}
+
+/// A store in the OSD's folder or on its device that is whole though no file `type` tells of it: which, and it, opened.
+pub(crate) async fn find(
+    env: &Env,
+    config: &Rc<Config>,
+) -> Result<Option<(&'static str, Rc<dyn ObjectStore>)>, Failure> {
+    let dir = data_dir(config);
+    // The device may be there without the folder that had a link to it.
+    if matches!(config.str("osd_objectstore").as_str(), "inkstore" | "bluestore") {
+        link_block(config, &block_path(config))?;
+    }
+    for kind in STORES {
+        let is_there = match kind {
+            "inkstore" | "bluestore" => block_path(config).exists(),
+            "filestore" => dir.join("current").exists(),
+            "kstore" => dir.join("db").exists(),
+            _ => saved_path(config).exists(),
+        };
+        if !is_there {
+            continue;
+        }
+        if let Ok(store) = open_as(env, config, kind).await {
+            return Ok(Some((kind, store)));
+        }
+    }
+    Ok(None)
 }
 
 fn failed(path: &Path, e: &dyn std::fmt::Display) -> Failure {
@@ -522,7 +558,7 @@ fn open_kv(
         }
     };
     if create {
-        fs::write(&mark, format!("{backend}\n"))?;
+        write_durably(&mark, &format!("{backend}\n"))?;
     }
     let kv = NativeKv::open(path, &engine, create).map_err(|e| failed(path, &e))?;
     Ok(Arc::new(kv))

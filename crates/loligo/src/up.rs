@@ -436,6 +436,8 @@ fn start_and_wait(
     started: Instant,
 ) -> Result<(), Failure> {
     let failed = start::start(layout, plan, attached)?;
+    // What another call starts from now on is that one's.
+    let ours = process::all_running(layout);
     drop(lock);
     let seconds = started.elapsed().as_secs_f32();
     let count = |kind, one: &str, more: &str| {
@@ -458,15 +460,21 @@ fn start_and_wait(
             eprintln!("loligo: {}", describe(&failed));
         }
         tell!("Ctrl-C stops the cluster");
-        let (of_watch, told) = (layout.clone(), failed.clone());
+        let (of_watch, told, watched) = (layout.clone(), failed.clone(), ours.clone());
         let all_ended = env::real::Runtime::new()?.block_on(|env| async move {
-            let watch = watch(&env, of_watch, told);
+            let watch = watch(&env, of_watch, told, &watched);
             futures_util::pin_mut!(watch);
             matches!(select(env.termination(), watch).await, Either::Right(_))
         });
-        process::stop_all(layout);
         if all_ended {
             return Err(Failure::new("all daemons have ended"));
+        }
+        let _lock = layout.lock_in_turn()?;
+        process::stop_these(layout, &ours).well()?;
+        let left = process::all_running(layout);
+        if !left.is_empty() {
+            let left: Vec<String> = left.into_iter().map(|(name, _)| name).collect();
+            tell!("{} run on: another 'loligo up' started them", left.join(", "));
         }
     }
     match failed.is_empty() {
@@ -484,8 +492,13 @@ fn for_shell(path: &str) -> String {
     }
 }
 
-/// Tells of daemons that end, until none is left. `told` are those that are known not to serve.
-async fn watch(env: &Env, layout: Layout, mut told: BTreeMap<String, String>) {
+/// Tells of daemons that end, until none of `ours` is left. `told` are those that are known not to serve.
+async fn watch(
+    env: &Env,
+    layout: Layout,
+    mut told: BTreeMap<String, String>,
+    ours: &[(String, i32)],
+) {
     const PAUSE: Duration = Duration::from_millis(200);
     loop {
         let running = process::all_running(&layout);
@@ -498,7 +511,7 @@ async fn watch(env: &Env, layout: Layout, mut told: BTreeMap<String, String>) {
                 new.insert(words);
             }
         }
-        if running.is_empty() {
+        if !running.iter().any(|daemon| ours.contains(daemon)) {
             return;
         }
         env.sleep(PAUSE).await;

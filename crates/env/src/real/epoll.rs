@@ -353,6 +353,10 @@ impl Stream for EpollStream {
         socket::shutdown(&self.source.fd);
     }
 
+    fn keep_alive(&self, idle: Duration) -> io::Result<()> {
+        self.peer.map_or(Ok(()), |_| socket::keep_alive(&self.source.fd, idle))
+    }
+
     fn peer_addr(&self) -> Option<SocketAddr> {
         self.peer
     }

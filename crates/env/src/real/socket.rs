@@ -9,6 +9,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
+use std::time::Duration;
 
 use super::checked;
 
@@ -143,12 +144,31 @@ pub(super) fn set_no_delay(fd: &OwnedFd) {
     let _ = set_flag(fd, libc::IPPROTO_TCP, libc::TCP_NODELAY);
 }
 
+/// Has the kernel ask a silent peer whether it is there: first after `idle`, then a few times more.
+pub(super) fn keep_alive(fd: &OwnedFd, idle: Duration) -> io::Result<()> {
+    const INTERVAL_SECONDS: libc::c_int = 10;
+    const PROBES: libc::c_int = 6;
+    let idle = libc::c_int::try_from(idle.as_secs().max(1)).unwrap_or(libc::c_int::MAX);
+    set_int(fd, libc::IPPROTO_TCP, libc::TCP_KEEPIDLE, idle)?;
+    set_int(fd, libc::IPPROTO_TCP, libc::TCP_KEEPINTVL, INTERVAL_SECONDS)?;
+    set_int(fd, libc::IPPROTO_TCP, libc::TCP_KEEPCNT, PROBES)?;
+    set_flag(fd, libc::SOL_SOCKET, libc::SO_KEEPALIVE)
+}
+
 fn set_flag(fd: &OwnedFd, level: libc::c_int, name: libc::c_int) -> io::Result<()> {
-    let on: libc::c_int = 1;
+    set_int(fd, level, name, 1)
+}
+
+fn set_int(
+    fd: &OwnedFd,
+    level: libc::c_int,
+    name: libc::c_int,
+    value: libc::c_int,
+) -> io::Result<()> {
     let len = size_of::<libc::c_int>() as libc::socklen_t;
     // SAFETY: the option's value is a valid int of the length given.
     let result = unsafe {
-        libc::setsockopt(fd.as_raw_fd(), level, name, std::ptr::from_ref(&on).cast(), len)
+        libc::setsockopt(fd.as_raw_fd(), level, name, std::ptr::from_ref(&value).cast(), len)
     };
     checked(result).map(drop)
 }

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::ops::Range;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::rc::Rc;
+use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use io_uring::opcode;
@@ -181,6 +182,10 @@ impl Stream for UringStream {
 
     fn close(&self) {
         socket::shutdown(&self.fd);
+    }
+
+    fn keep_alive(&self, idle: Duration) -> io::Result<()> {
+        self.peer.map_or(Ok(()), |_| socket::keep_alive(&self.fd, idle))
     }
 
     fn peer_addr(&self) -> Option<SocketAddr> {

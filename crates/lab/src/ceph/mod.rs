@@ -8,9 +8,11 @@
 pub(crate) mod causes;
 pub(crate) mod counters;
 
+use std::ffi::OsStr;
 use std::fs;
 use std::io::Write;
 use std::net::TcpListener;
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -22,6 +24,8 @@ use crate::cell::REPLICAS;
 /// What is run.
 const PROGRAMS: [&str; 6] =
     ["ceph", "ceph-authtool", "monmaptool", "ceph-mon", "ceph-mgr", "ceph-osd"];
+/// Those of them that stay.
+const DAEMONS: [&str; 3] = ["ceph-mon", "ceph-mgr", "ceph-osd"];
 /// How long one of them, and the OSDs together, may take.
 const PATIENCE: Duration = Duration::from_secs(120);
 /// Between two looks.
@@ -83,7 +87,7 @@ fn conf(dir: &Path, fsid: &str, port: u16, backend: &Backend, sets: &[String]) -
     let sets: String = own
         .chain(sets.iter().map(String::as_str))
         .filter_map(|set| set.split_once('='))
-        .map(|(name, value)| format!("{name} = {value}\n"))
+        .map(|(name, value)| format!("{name} = {}\n", config::quoted(value)))
         .collect();
     let dir = dir.display();
     let store = backend.store;
@@ -216,18 +220,29 @@ pub(crate) fn up(dir: &Path, backend: &Backend, sets: &[String]) -> Result<(), L
     }
 }
 
-/// Processes that [`up`] started for this folder: those that were given its configuration. An OSD
-/// that hangs while it ends has taken its pid file away, so that these files are not enough.
+/// Processes that [`up`] started for this folder: daemons that were given its configuration, and what
+/// this process runs for it. An OSD that hangs while it ends has taken its pid file away, so that these
+/// files are not enough; and a shell in which the user looks at the cluster has been given it, too.
 fn processes(dir: &Path) -> Vec<i32> {
     let conf = format!("CEPH_CONF={}", dir.join("ceph.conf").display());
     let is_of = |pid: &i32| {
         let environ = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
         let mut variables = environ.split(|b| *b == 0);
-        variables.any(|variable| variable == conf.as_bytes())
+        variables.any(|variable| variable == conf.as_bytes()) && is_labs(*pid)
     };
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
     pids.filter(is_of).collect()
+}
+
+/// Whether a process is a daemon of Ceph's, or a child of this one.
+fn is_labs(pid: i32) -> bool {
+    let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    let program = line.split(|b| *b == 0).next().unwrap_or_default();
+    let name = Path::new(OsStr::from_bytes(program)).file_name().unwrap_or_default();
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let parent = status.lines().find_map(|line| line.strip_prefix("PPid:")?.trim().parse().ok());
+    DAEMONS.iter().any(|daemon| name == *daemon) || parent == Some(std::process::id())
 }
 
 /// Ends the cluster in `dir`; returns when its daemons are gone.
@@ -300,6 +315,8 @@ fn reason(log: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::io::{BufRead, BufReader};
+
     use super::*;
 
     #[test]
@@ -309,5 +326,43 @@ mod tests {
         assert_eq!(reason(log), "2 /x/KStore.cc: 12: FAILED ceph_assert(r == 0)");
         assert_eq!(reason("a\nb\n\n"), "b");
         assert_eq!(reason(""), "its log is empty");
+    }
+
+    /// A shell with CEPH_CONF set to the cluster under test was killed with it.
+    #[test]
+    fn only_daemons_and_own_children_are_ended() {
+        let dir = std::env::temp_dir().join(format!("lab-processes-{}", std::process::id()));
+        fs::create_dir_all(&dir).unwrap();
+        // A shell's children, which are not this process's: each waits for the end of its input, and tells its number.
+        let script = "exec 3<&0; sh -c 'echo $$; read line <&3' & \
+                      ln -sf $(command -v sh) $0/ceph-osd; $0/ceph-osd -c 'echo $$; read line <&3' & wait";
+        let mut shell = Command::new("sh")
+            .args(["-c", script])
+            .arg(&dir)
+            .env("CEPH_CONF", dir.join("ceph.conf"))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(shell.stdout.take().unwrap()).lines();
+        let mut pids: Vec<i32> =
+            (0..2).map(|_| lines.next().unwrap().unwrap().parse().unwrap()).collect();
+        let found = processes(&dir);
+        let own = i32::try_from(shell.id()).unwrap();
+        assert!(found.contains(&own), "what this process runs");
+        pids.retain(|pid| found.contains(pid));
+        assert_eq!(pids.len(), 1, "the daemon, not the shell");
+        let line = fs::read(format!("/proc/{}/cmdline", pids[0])).unwrap();
+        assert!(String::from_utf8_lossy(&line).contains("ceph-osd"));
+        drop(shell.stdin.take());
+        shell.wait().unwrap();
+        fs::remove_dir_all(&dir).unwrap();
+    }
+
+    /// A value of --set with `;` or `#` in it made a configuration that Ceph refused.
+    #[test]
+    fn values_are_written_as_ceph_reads_them() {
+        let text = conf(Path::new("/x"), "f", 1, &crate::backend::KNOWN[0], &["a=b;c".to_owned()]);
+        assert!(text.contains("\na = \"b\\;c\"\n"), "{text}");
     }
 }

@@ -102,7 +102,18 @@ fn one_at_a_time() {
     assert!(failure.contains("another 'loligo up'"), "{failure}");
     let dir = args(layout.dir(), "").dir;
     assert!(crate::down::down(&dir).unwrap_err().to_string().contains("another 'loligo up'"));
+    // Ctrl-C at `up --foreground` stopped the cluster while another was at work in it.
+    let (turn, waiting) = (layout.clone(), std::sync::mpsc::channel());
+    let waits = std::thread::spawn(move || {
+        let lock = turn.lock_in_turn().unwrap();
+        waiting.0.send(()).unwrap();
+        drop(lock);
+    });
+    std::thread::sleep(Duration::from_millis(50));
+    assert!(waiting.1.try_recv().is_err());
     drop(lock);
+    waits.join().unwrap();
+    waiting.1.try_recv().unwrap();
     crate::down::down(&dir).unwrap();
     fs::remove_dir_all(layout.dir()).unwrap();
 }

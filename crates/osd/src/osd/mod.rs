@@ -589,15 +589,14 @@ impl Osd {
         crate::tell::run(self.clone(), vec![json], bytes::Bytes::new(), true)
     }
 
-    /// Clean stop: tells the monitor, stops taking ops, closes the store.
-    pub async fn shutdown(self: &Rc<Self>) {
+    /// Clean stop: tells the monitor, stops taking ops, closes the store. An error if that does not close: what a
+    /// store in memory had is gone then.
+    pub async fn shutdown(self: &Rc<Self>) -> Result<(), OsdError> {
         if self.is_active() {
             self.say_goodbye().await;
         }
         self.stop_io();
-        if let Err(e) = self.store.close().await {
-            tracing::error!("the store does not close: {e}");
-        }
+        Ok(self.store.close().await?)
     }
 
     /// Lets go of the PGs, which hold the OSD: for whoever ends its tasks without a word to it, as a

@@ -91,6 +91,8 @@ struct Job {
     begin: Duration,
     tally: RefCell<Tally>,
     progress: Arc<Progress>,
+    /// To stop.
+    told: Rc<Cell<bool>>,
     /// Content of writes that need not be told apart.
     filler: Bytes,
     /// With --verify: how often each block has been written. Bound: the blocks of the range.
@@ -135,7 +137,7 @@ impl Job {
     }
 
     fn is_over(&self) -> bool {
-        if self.tally.borrow().error.is_some() {
+        if self.told.get() || self.tally.borrow().error.is_some() {
             return true;
         }
         match self.args.runtime {
@@ -207,7 +209,7 @@ impl Job {
     }
 }
 
-/// Runs one job over `blocks` requests' worth of the target from block `first` on.
+/// Runs one job over `blocks` requests' worth of the target from block `first` on, or until it is told to stop.
 pub(super) async fn run_job(
     env: &Env,
     target: Target,
@@ -215,6 +217,7 @@ pub(super) async fn run_job(
     (first, blocks): (u64, u64),
     number: u64,
     progress: Arc<Progress>,
+    told: Rc<Cell<bool>>,
 ) -> Tally {
     let versions = if args.verify { vec![0; blocks as usize] } else { Vec::new() };
     let job = Rc::new(Job {
@@ -229,6 +232,7 @@ pub(super) async fn run_job(
         begin: env.now(),
         tally: RefCell::default(),
         progress,
+        told,
         filler: content(args.randseed, 1, args.bs),
         versions: RefCell::new(versions),
         busy: RefCell::default(),
@@ -239,7 +243,7 @@ pub(super) async fn run_job(
     for lane in lanes {
         lane.await;
     }
-    if args.verify {
+    if args.verify && !job.told.get() {
         let written: Vec<u64> =
             (0..blocks).filter(|block| job.versions.borrow()[*block as usize] > 0).collect();
         for block in written {

@@ -4,14 +4,16 @@
 mod load;
 mod report;
 
+use std::cell::Cell;
 use std::io::IsTerminal;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use client::{Client, ClientError, IoCtx};
 use env::Env;
-use futures_util::future::join_all;
+use futures_util::future::{Either, join_all, select};
 use indicatif::{ProgressBar, ProgressStyle};
 use msgr::frame::DATA_MAX;
 use types::Errno;
@@ -50,9 +52,7 @@ pub(crate) fn run(args: BenchArgs) -> Result<(), Failure> {
     let name = match &place {
         Place::Image(image) => image.to_string(),
         Place::Pool { pool, object_size, .. } => {
-            if object_size % load.bs != 0 {
-                return Err(Failure::new("--object-size must be a multiple of --bs"));
-            }
+            check_objects(*object_size, &load)?;
             pool.clone()
         }
     };
@@ -98,6 +98,21 @@ pub(crate) fn run(args: BenchArgs) -> Result<(), Failure> {
     }
 }
 
+/// What cannot be done with objects of so many bytes.
+fn check_objects(object_size: u64, load: &LoadArgs) -> Result<(), Failure> {
+    if object_size == 0 || object_size % load.bs != 0 {
+        return Err(Failure::new("--object-size must be a multiple of --bs, and above 0"));
+    }
+    if load.size == Some(0) {
+        return Err(Failure::new("--size 0: there is nothing to read or write"));
+    }
+    if load.bs > DATA_MAX.into() {
+        let most = bytes_text(DATA_MAX.into());
+        return Err(Failure::new(format!("--bs: one operation carries {most} at most")));
+    }
+    Ok(())
+}
+
 /// A bar on the terminal: share of the time or of the bytes, and the rate now.
 fn show(
     load: &LoadArgs,
@@ -133,18 +148,41 @@ fn job_thread(
     progress: Arc<Progress>,
 ) -> Result<Tally, Failure> {
     env::real::Runtime::new()?.block_on(|env: Env| async move {
-        let client = connect(&env, &cluster).await?;
-        let result = match &place {
-            Place::Image(image) => on_image(&env, &client, image, &load, number, progress).await,
-            Place::Pool { pool: name, object_size, prefix } => {
-                let io = pool(&client, name, "").await?;
-                let prefix = format!("{prefix}.{number}");
-                on_objects(&env, io, *object_size, prefix, &load, number, progress).await
-            }
+        let work = async {
+            let client = connect(&env, &cluster).await?;
+            let result = match &place {
+                Place::Image(image) => on_image(&env, &client, image, &load, number, progress).await,
+                Place::Pool { pool: name, object_size, prefix } => {
+                    let io = pool(&client, name, "").await?;
+                    let prefix = format!("{prefix}.{number}");
+                    let objects = Objects { io, size: *object_size, prefix };
+                    objects.under_load(&env, &load, number, progress).await
+                }
+            };
+            client.shutdown();
+            result
         };
-        client.shutdown();
-        result
+        match &place {
+            Place::Image(_) => work.await,
+            Place::Pool { prefix, .. } => {
+                let cut_off = cut_off(&env);
+                futures_util::pin_mut!(work, cut_off);
+                match select(work, cut_off).await {
+                    Either::Left((result, _)) => result,
+                    Either::Right(_) => Err(Failure::new(format!(
+                        "told to stop, and the cluster does not answer: objects {prefix}.* may be left"
+                    ))),
+                }
+            }
+        }
     })
+}
+
+/// Ends some time after the process was told to: so long objects are removed.
+async fn cut_off(env: &Env) {
+    const REMOVING_MAX: Duration = Duration::from_secs(30);
+    env.termination().await;
+    env.sleep(REMOVING_MAX).await;
 }
 
 fn reads_only(load: &LoadArgs) -> bool {
@@ -188,52 +226,95 @@ async fn on_image(
     };
     let range = (number * blocks, blocks);
     let target = Target::Image(image.clone());
-    let tally = run_job(env, target, load, range, number, progress).await;
+    let tally = run_job(env, target, load, range, number, progress, Rc::default()).await;
     image.close().await.map_err(|e| said(spec, e))?;
     Ok(tally)
 }
 
-async fn on_objects(
-    env: &Env,
+/// Objects of one job.
+struct Objects {
     io: IoCtx,
-    object_size: u64,
+    /// Bytes of each.
+    size: u64,
+    /// How their names begin.
     prefix: String,
-    load: &LoadArgs,
-    number: u64,
-    progress: Arc<Progress>,
-) -> Result<Tally, Failure> {
-    if load.size == Some(0) {
-        return Err(Failure::new("--size 0: there is nothing to read or write"));
+}
+
+impl Objects {
+    /// The requests of one job. However it ends, told to stop too, the objects are removed.
+    async fn under_load(
+        self,
+        env: &Env,
+        load: &LoadArgs,
+        number: u64,
+        progress: Arc<Progress>,
+    ) -> Result<Tally, Failure> {
+        let size = load.size.unwrap_or(RADOS_SIZE).next_multiple_of(self.size);
+        let names: Vec<String> =
+            (0..size / self.size).map(|n| format!("{}.{n:x}", self.prefix)).collect();
+        let told = Rc::new(Cell::new(false));
+        env.go({
+            let (env, told) = (env.clone(), told.clone());
+            async move {
+                env.termination().await;
+                told.set(true);
+            }
+        });
+        let prepared = match load.rw {
+            Pattern::Write | Pattern::Randwrite => Ok(()),
+            // Something to read.
+            _ => self.fill(&names, &told).await,
+        };
+        let done = match prepared {
+            Ok(()) => {
+                let Objects { io, size: object_size, prefix } = &self;
+                let (io, prefix) = (io.clone(), prefix.clone());
+                let target = Target::Objects { io, size: *object_size, prefix };
+                let range = (0, size / load.bs);
+                Ok(run_job(env, target, load, range, number, progress, told.clone()).await)
+            }
+            Err(e) => Err(e),
+        };
+        let removed = self.remove(&names).await;
+        if told.get() {
+            removed?;
+            return Err(Failure::new("told to stop: the objects are removed"));
+        }
+        let tally = done?;
+        removed.map(|()| tally)
     }
-    if load.bs > DATA_MAX.into() {
-        let most = bytes_text(DATA_MAX.into());
-        return Err(Failure::new(format!("--bs: one operation carries {most} at most")));
-    }
-    let size = load.size.unwrap_or(RADOS_SIZE).next_multiple_of(object_size);
-    let blocks = size / load.bs;
-    let objects: Vec<String> = (0..size / object_size).map(|n| format!("{prefix}.{n:x}")).collect();
-    let cannot = |e: ClientError| Failure::new(e.to_string());
-    if load.rw != Pattern::Write && load.rw != Pattern::Randwrite {
-        // Something to read.
-        let zeros = bytes::Bytes::from(vec![0; object_size as usize]);
-        for some in objects.chunks(OBJECTS_AT_A_TIME) {
-            let writes = some.iter().map(|name| io.write_full(name.as_str(), zeros.clone()));
+
+    async fn fill(&self, names: &[String], told: &Cell<bool>) -> Result<(), Failure> {
+        let zeros = bytes::Bytes::from(vec![0; self.size as usize]);
+        for some in names.chunks(OBJECTS_AT_A_TIME) {
+            if told.get() {
+                return Ok(());
+            }
+            let writes = some.iter().map(|name| self.io.write_full(name.as_str(), zeros.clone()));
+            // Of those that are under way all have ended when they are removed.
             let written: Result<Vec<u64>, _> = join_all(writes).await.into_iter().collect();
             written.map_err(cannot)?;
         }
+        Ok(())
     }
-    let target = Target::Objects { io: io.clone(), size: object_size, prefix };
-    let tally = run_job(env, target, load, (0, blocks), number, progress).await;
-    for some in objects.chunks(OBJECTS_AT_A_TIME) {
-        let removes = some.iter().map(|name| io.remove(name.as_str()));
-        for result in join_all(removes).await {
-            match result {
-                Ok(()) | Err(ClientError::Errno(Errno::ENOENT)) => {}
-                Err(e) => return Err(cannot(e)),
+
+    async fn remove(&self, names: &[String]) -> Result<(), Failure> {
+        let mut removed = Ok(());
+        for some in names.chunks(OBJECTS_AT_A_TIME) {
+            let removes = some.iter().map(|name| self.io.remove(name.as_str()));
+            for result in join_all(removes).await {
+                match result {
+                    Ok(()) | Err(ClientError::Errno(Errno::ENOENT)) => {}
+                    Err(e) => removed = Err(cannot(e)),
+                }
             }
         }
+        removed
     }
-    Ok(tally)
+}
+
+fn cannot(e: ClientError) -> Failure {
+    Failure::new(e.to_string())
 }
 
 #[cfg(test)]
@@ -260,5 +341,31 @@ mod tests {
         assert_eq!(blocks("--bs 1M", 50 << 20), Ok(50));
         assert_eq!(blocks("--bs 1M --size 50M --numjobs 2", 50 << 20), Ok(25));
         assert!(blocks("--bs 1M", 1 << 10).is_err());
+    }
+
+    /// Objects of no bytes panicked.
+    #[test]
+    fn an_object_has_room_for_a_request() {
+        let check = |more: &str| {
+            let line = format!("loligo bench rados p {more}");
+            let Command::Bench(args) =
+                Cli::try_parse_from(line.split_whitespace()).unwrap().command
+            else {
+                panic!("{line}")
+            };
+            let BenchCommand::Rados { object_size, load, .. } = args.command else {
+                panic!("{line}")
+            };
+            check_objects(object_size, &load).map_err(|e| e.to_string())
+        };
+        assert_eq!(check("--bs 4K --object-size 4M"), Ok(()));
+        for (more, why) in [
+            ("--bs 4K --object-size 0", "above 0"),
+            ("--bs 4K --object-size 6K", "multiple"),
+            ("--size 0", "--size 0"),
+            ("--bs 4G --object-size 4G", "--bs"),
+        ] {
+            assert!(check(more).unwrap_err().contains(why), "{more}");
+        }
     }
 }

@@ -25,6 +25,10 @@ const CONNECTIONS_MAX: u64 = 256;
 /// Who has not chosen an export by then is sent away: it holds the place of another.
 const HAGGLING_MAX: Duration = Duration::from_secs(10);
 
+/// A client that has been silent for so long is asked by the kernel whether it is there: one whose machine is gone
+/// would keep its place for ever.
+const SILENT_MAX: Duration = Duration::from_secs(60);
+
 /// The protocol knows no notice of another size.
 const RESIZED: &str = "clients see the new size when they connect again";
 
@@ -111,7 +115,15 @@ async fn accept_until_over(
         let (env, exports) = (env.clone(), exports.clone());
         async move {
             loop {
-                let place = budget.acquire(1).await;
+                let place = match budget.try_acquire(1) {
+                    Some(place) => place,
+                    None => {
+                        tracing::warn!(
+                            "{CONNECTIONS_MAX} clients are connected, the most there may be: more wait until one leaves"
+                        );
+                        budget.acquire(1).await
+                    }
+                };
                 match listener.accept().await {
                     Ok(stream) => {
                         let (env, exports) = (env.clone(), exports.clone());
@@ -141,6 +153,9 @@ async fn accept_until_over(
 
 async fn serve(env: &Env, stream: Rc<dyn Stream>, exports: &[Rc<Export>]) {
     let peer = stream.peer_addr().map_or_else(|| "a local client".to_owned(), |a| a.to_string());
+    if let Err(e) = stream.keep_alive(SILENT_MAX) {
+        tracing::warn!("{peer} will not be missed if its machine goes: {e}");
+    }
     let mut incoming = Incoming::new(stream.clone());
     let agreed = env.timeout(HAGGLING_MAX, negotiate(&stream, &mut incoming, exports)).await;
     let too_long = |_| Err(End::Malformed("it has chosen no export in time".into()));
@@ -157,4 +172,43 @@ async fn serve(env: &Env, stream: Rc<dyn Stream>, exports: &[Rc<Export>]) {
         End::Io(e) => tracing::info!("{peer}: {e}"),
     }
     stream.close();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Clients whose machines were gone kept their places until nobody could connect any more.
+    #[test]
+    fn the_kernel_looks_after_silent_clients() {
+        env::real::Runtime::new().unwrap().block_on(|env: Env| async move {
+            let listener = env.listen("127.0.0.1:0".parse().unwrap()).unwrap();
+            let server = listener.local_addr().unwrap();
+            // Not by this runtime's own way, which is no TCP within a machine.
+            let client = std::net::TcpStream::connect(server).unwrap();
+            let stream = listener.accept().await.unwrap();
+            let of_server = env.clone();
+            env.go(async move { serve(&of_server, stream, &[]).await });
+            // "local_address rem_address st tx:rx tr:when", the server's end first (proc_net_tcp).
+            let ends = format!(
+                "0100007F:{:04X} 0100007F:{:04X} ",
+                server.port(),
+                client.local_addr().unwrap().port()
+            );
+            // What the server says first has a timer of its own until it is acknowledged.
+            env.timeout(Duration::from_secs(60), async {
+                loop {
+                    let table = std::fs::read_to_string("/proc/net/tcp").unwrap();
+                    let line = table.lines().find(|line| line.contains(&ends)).unwrap();
+                    let timer = line.split_whitespace().nth(5).unwrap();
+                    if timer.starts_with("02:") {
+                        break;
+                    }
+                    env.sleep(Duration::from_millis(5)).await;
+                }
+            })
+            .await
+            .expect("no timer for a silent client");
+        });
+    }
 }
