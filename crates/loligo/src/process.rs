@@ -310,11 +310,11 @@ impl Activity {
         let io = fs::read_to_string(format!("/proc/{pid}/io")).unwrap_or_default();
         let written = io.lines().find_map(|line| line.strip_prefix("wchar:")?.trim().parse().ok());
         // Of all threads: 14 and 15 are user's and system's time in hundredths of a second (proc(5)).
-        let fields = stat_fields(&format!("/proc/{pid}/stat"));
+        let fields = stat_fields(format!("/proc/{pid}/stat"));
         let ticks = |n: usize| fields.get(n - FIRST_FIELD).and_then(|t| t.parse::<u64>().ok());
         let ticks: u64 = ticks(14).unwrap_or(0) + ticks(15).unwrap_or(0);
         let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
-        let mut states = tasks.map(|task| stat_fields(&task.path().join("stat")));
+        let mut states = tasks.map(|task| stat_fields(task.path().join("stat")));
         Activity {
             written_bytes: written.unwrap_or(0),
             cpu: Duration::from_millis(ticks * 10),

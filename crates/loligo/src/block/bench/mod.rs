@@ -100,7 +100,7 @@ pub(crate) fn run(args: BenchArgs) -> Result<(), Failure> {
 
 /// What cannot be done with objects of so many bytes.
 fn check_objects(object_size: u64, load: &LoadArgs) -> Result<(), Failure> {
-    if object_size == 0 || object_size % load.bs != 0 {
+    if object_size == 0 || !object_size.is_multiple_of(load.bs) {
         return Err(Failure::new("--object-size must be a multiple of --bs, and above 0"));
     }
     if load.size == Some(0) {
