@@ -2,11 +2,7 @@
 lockstep, and what differs between their exit codes and outputs.
 
 A script says what it runs and what may differ with a `Comparison`, and calls `main` with it."""
-import contextlib
 import dataclasses
-import importlib.machinery
-import importlib.util
-import io
 import json
 import multiprocessing
 import os
@@ -20,6 +16,7 @@ import tempfile
 import time
 import typing
 
+from ceph_tool import Tool
 from cluster import Cluster
 from real_ceph import RealCeph
 
@@ -142,41 +139,6 @@ def documents(text):
     return found
 
 
-class Tool:
-    """The `ceph` tool, loaded once: each command runs in a fork of this process (a quarter of the
-    time of starting Python and its modules anew). Other tools are run as they are."""
-
-    def __init__(self):
-        loader = importlib.machinery.SourceFileLoader("ceph_tool", shutil.which("ceph"))
-        spec = importlib.util.spec_from_loader("ceph_tool", loader)
-        self.module = importlib.util.module_from_spec(spec)
-        loader.exec_module(self.module)
-
-    def run(self, conf, args, out, err):
-        """Runs `ceph ARGS` with its output in the files; its process id."""
-        pid = os.fork()
-        if pid:
-            return pid
-        code = 1
-        try:
-            os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-            os.dup2(out.fileno(), 1)
-            os.dup2(err.fileno(), 2)
-            os.environ["CEPH_CONF"] = conf
-            os.environ["CEPH_ARGS"] = ""
-            sys.stdout = io.TextIOWrapper(os.fdopen(1, "wb"), encoding="utf-8")
-            sys.stderr = io.TextIOWrapper(os.fdopen(2, "wb"), encoding="utf-8")
-            sys.argv = ["ceph", *args]
-            code = self.module.main() or 0
-        except SystemExit as e:
-            code = e.code if isinstance(e.code, int) else 0 if e.code is None else 1
-        finally:
-            with contextlib.suppress(Exception):
-                sys.stdout.flush()
-                sys.stderr.flush()
-            os._exit(code & 255)
-
-
 def without_log(text):
     """Standard error without what librados logs there by itself: now and then, with either cluster, a connection is made while the
     client ends, and it says that there is no auth handler or authorizer."""
@@ -197,7 +159,9 @@ def run(tool, conf, line, as_json, limit=COMMAND_TIME):
             return 124, "", "did not end"
         return r.returncode, r.stdout.decode(errors="replace"), without_log(r.stderr.decode(errors="replace"))
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
-        pid = tool.run(conf, args[1:], out, err)
+        env = {"CEPH_CONF": conf, "CEPH_ARGS": ""}
+        with open(os.devnull, "rb") as nothing:
+            pid = tool.run(env, args[1:], nothing.fileno(), out.fileno(), err.fileno())
         end = time.monotonic() + limit
         pause = 0.002
         while True:
