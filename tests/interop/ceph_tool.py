@@ -2,6 +2,7 @@
 `ceph` command half is what Python takes to start and to load its modules, and of a test's half was `ceph`.
 
 As a script: the server of `Ceph`, which its process starts when it runs its first command."""
+import atexit
 import importlib.machinery
 import importlib.util
 import io
@@ -69,14 +70,23 @@ class Ceph:
         with self.turn:
             if self.server is None:
                 self.server, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-                # Ends with this process, whose end of the socket is closed then.
-                subprocess.Popen([sys.executable, __file__, str(there.fileno())], pass_fds=[there.fileno()],
-                                 start_new_session=True)
+                process = subprocess.Popen([sys.executable, __file__, str(there.fileno())], pass_fds=[there.fileno()],
+                                           start_new_session=True)
                 there.close()
+                atexit.register(self.end, process)
             here, there = socket.socketpair()
             socket.send_fds(self.server, [json.dumps(request).encode()], [*fds, there.fileno()])
             there.close()
             return here
+
+    def end(self, process):
+        """It ends when this end of the socket is closed. Forks of this process may have it open, too."""
+        self.server.close()
+        try:
+            process.wait(1)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
 
     def run(self, args, input, timeout, env):
         """`ceph ARGS`: what came of it."""
