@@ -122,11 +122,15 @@ impl Pg {
         extents::shared(oid, &ss, size, has)
     }
 
-    /// Our copy cannot be read: it is fetched from another before it is pushed on. If nobody has it, it is unfound.
+    /// Our copy cannot be read: it is fetched from another before it is pushed on. If nobody has it, it is unfound
+    /// when it cannot be read a second time, either.
     pub(super) async fn repair_own(&self, oid: &HObject) {
         let generation = self.generation.get();
         let version = self.own_version(oid).await;
-        if generation == self.generation.get() && !self.repair_unreadable(oid, version) {
+        if generation == self.generation.get()
+            && !self.repair_unreadable(oid, version)
+            && !self.recovery.unreadable.borrow_mut().insert(oid.clone())
+        {
             self.lose_own(oid, version);
         }
     }

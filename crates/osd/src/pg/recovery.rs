@@ -54,6 +54,8 @@ pub struct Recovery {
     pub(super) pushes: RefCell<Pushes>,
     /// Nobody known has them. Asked for again when a peer tells more.
     pub(super) unfound: RefCell<BTreeSet<HObject>>,
+    /// Could not be read here once, and nobody else has them. Bounded by the objects that are moved.
+    pub(super) unreadable: RefCell<BTreeSet<HObject>>,
     /// What is missing was found to be damaged while the PG backfilled.
     pub(super) while_backfilling: Cell<bool>,
     /// Half-received objects.
@@ -73,6 +75,7 @@ impl Recovery {
         self.pulls.borrow_mut().clear();
         self.pushes.borrow_mut().clear();
         self.unfound.borrow_mut().clear();
+        self.unreadable.borrow_mut().clear();
         self.while_backfilling.set(false);
         self.emptying.set(false);
         self.backfill.reset();
@@ -187,9 +190,10 @@ impl Pg {
     /// Starts recovery if there is something to recover.
     pub(crate) fn kick_recovery(&self) {
         let running = self.recovery.running.get();
+        // What is on its way to us is not missing any more, and need not be durable yet: strays stay until then.
         let is_recovered = || {
             let core = self.core.borrow();
-            core.is_activated() && core.is_recovered()
+            core.is_activated() && core.is_recovered() && self.recovery.active.borrow().is_empty()
         };
         if !running && is_recovered() {
             self.step(|core, _, now, out| core.on_recovered(now, out));

@@ -140,7 +140,7 @@ impl Pg {
                 return Moved::Unfound;
             }
             let count = from.len();
-            let with_attrs = from.iter().any(|member| !seen.contains(member));
+            let with_attrs = known.is_none() || from.iter().any(|member| !seen.contains(member));
             let parts = self.read_chunks(oid, from, offset, part_len, with_attrs).await;
             if generation != self.generation.get() {
                 return Moved::Failed;
