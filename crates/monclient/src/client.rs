@@ -97,6 +97,8 @@ pub(crate) struct State {
     /// Messages sent before there was a session; at most [`QUEUE_MAX`].
     queue: VecDeque<RawMessage>,
     refusal: Option<Errno>,
+    /// Refused in this hunt, without anything of before that might have been why.
+    refused_as_new: bool,
     /// A monitor of this hunt refused us; others have not answered yet.
     hunt_refusal: Option<Errno>,
     last_rotating_request: Option<Duration>,
@@ -370,7 +372,7 @@ impl Inner {
             if let Some(cephx) = &mut state.cephx {
                 cephx.forget_all();
             }
-            state.global_id = 0;
+            state.refused_as_new = core::mem::take(&mut state.global_id) == 0;
         }
         drop(state);
         // It would ask that monitor again and again, and be let in when nobody waits for it any more.
@@ -624,8 +626,8 @@ async fn hunt(inner: Rc<Inner>) {
         if !found() && over() {
             // All of them sent us away at once: they are about to find a leader, perhaps. Who does not know us will
             // not soon.
-            let are_new = silent.is_empty() && inner.state.borrow().refusal.is_none();
-            let pause = if are_new { HUNT_PAUSE } else { left() };
+            let unknown = core::mem::take(&mut inner.state.borrow_mut().refused_as_new);
+            let pause = if silent.is_empty() && !unknown { HUNT_PAUSE } else { left() };
             let _ = inner.env.timeout(pause, inner.changed.until(|| inner.stopped.get())).await;
         }
         if !found() {
