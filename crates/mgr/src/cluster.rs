@@ -27,6 +27,8 @@ pub(crate) struct Cluster {
     pub(crate) service_map: ServiceMap,
     /// Newer than what the monitors have.
     pub(crate) service_map_dirty: bool,
+    /// As the monitors published it last.
+    published_services: ServiceMap,
     pub(crate) digest: MMgrDigest,
     reported: BTreeSet<OsdId>,
     /// Every OSD that is up has reported (or it took too long): the sums may be shown.
@@ -169,14 +171,20 @@ impl Cluster {
 
     /// Everything reported to this process is forgotten: it is no longer the active manager.
     pub(crate) fn reset(&mut self) {
-        *self =
-            Cluster { service_map: std::mem::take(&mut self.service_map), ..Cluster::default() };
+        // What the monitors were not told is told again by who is there.
+        let published = std::mem::take(&mut self.published_services);
+        *self = Cluster {
+            service_map: published.clone(),
+            published_services: published,
+            ..Cluster::default()
+        };
     }
 
     /// The monitors have published a map. What has changed here since it was told them is not in it:
     /// then ours stays, as the next one (`DaemonServer::got_service_map` in
     /// `src/mgr/DaemonServer.cc` at v16.2).
     pub(crate) fn on_service_map(&mut self, map: ServiceMap) {
+        self.published_services.clone_from(&map);
         let ours = &mut self.service_map;
         // What has never been told does not count for a manager that is not the active one any more.
         if self.service_map_dirty && map.epoch < ours.epoch {
@@ -393,6 +401,11 @@ mod tests {
         // Of another manager.
         cluster.on_service_map(ServiceMap { epoch: 20, ..ServiceMap::default() });
         assert_eq!((gateways(&cluster.service_map), cluster.service_map.epoch), (vec![], 20));
+        // Who was not told of before another manager became active, and came back.
+        cluster.service_daemon((1, addr), &gateway("a", ""), now);
+        cluster.reset();
+        cluster.service_daemon((1, addr), &gateway("a", ""), now);
+        assert!(cluster.service_map_dirty && cluster.service_map.epoch > 20);
     }
 
     /// A gateway's time of start was that of its last session: a manager that was restarted made all of them young.

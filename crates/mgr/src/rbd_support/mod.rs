@@ -205,12 +205,21 @@ pub(crate) async fn run(mgr: Rc<Mgr>) {
     }
 }
 
+/// How long schedules are waited for before commands are answered.
+const LOAD_MAX: Duration = Duration::from_secs(10);
+
 /// Reads all that commands are about.
 async fn load(mgr: &Mgr, client: &Client) -> Result<(), ClientError> {
     let this = &mgr.rbd_support;
     this.tasks.load(client).await?;
-    this.trash.start(mgr, client).await?;
-    this.mirror.start(mgr, client).await
+    for schedules in [&this.trash, &this.mirror] {
+        // An image that does not answer must not keep all else away: they go on looking then.
+        match mgr.env.timeout(LOAD_MAX, schedules.start(mgr, client)).await {
+            Ok(read) => read?,
+            Err(_) => tracing::warn!("schedules are not all read after {LOAD_MAX:?}"),
+        }
+    }
+    Ok(())
 }
 
 /// One client's life.
