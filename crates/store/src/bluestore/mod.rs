@@ -51,7 +51,6 @@ use crate::keyed::read::View;
 use crate::keyed::rounds::{Durable, Inner};
 use crate::keyed::{self, decoded};
 use crate::kv::{KvBatch, SharedKv, need, storage, written_counters};
-use crate::transaction::SMALL_METADATA;
 use crate::{CollId, PoolOptions, StoreCounter, StoreError, Transaction};
 
 /// How a new store is made.
@@ -340,7 +339,7 @@ impl Core {
             true if t.is_of_owner() => used + 2 * self.kv_buffer <= alloc.data_len(),
             true => used + reserve <= alloc.data_len(),
             // Only what shrinks may go on when the database's devices are nearly full.
-            false if metadata <= SMALL_METADATA && (freed > took || !t.adds_metadata()) => true,
+            false if !t.notes_much() && (freed > took || !t.adds_metadata()) => true,
             false => alloc.free_len() >= need + metadata,
         }
     }

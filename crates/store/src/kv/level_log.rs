@@ -67,7 +67,10 @@ pub(super) fn cut_torn(dir: &Path) -> io::Result<()> {
             left_out,
             "the database's log ends in bytes that do not check, as after a power loss: they are left out"
         );
-        OpenOptions::new().write(true).open(path)?.set_len(kept as u64)?;
+        let file = OpenOptions::new().write(true).open(path)?;
+        file.set_len(kept as u64)?;
+        // LevelDB removes it soon: after another power loss it must not be back with its torn end.
+        file.sync_all()?;
     }
     Ok(())
 }

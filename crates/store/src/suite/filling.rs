@@ -185,6 +185,15 @@ fn keys_that_come_with_a_trim_are_refused_too() {
             }
         };
         assert_eq!(refused, StoreError::NoSpace, "{kind:?}");
+        // A placement group's log that is written anew is taken, though: its OSD would end.
+        let own = cid.spg().unwrap().pgmeta();
+        let mut t = Transaction::new();
+        t.omap_rmkeyrange(&cid, &own, "", "x").omap_setkeys(
+            &cid,
+            &own,
+            [("1", vec![1; 100_000].into())],
+        );
+        assert_eq!(backend.store.submit(t).await, Ok(()), "{kind:?}: a log");
         assert!(n * 16 * value_len > LEN / 8, "{kind:?}: only {n} transactions fitted");
         for removed in 0..n {
             let mut t = trim(n + removed);

@@ -209,8 +209,7 @@ impl Transaction {
     /// Whether it puts more objects, xattrs and keys than it takes away: what makes a store's metadata
     /// grow. One that removes an object or a range does not, whatever little is noted with that.
     pub fn adds_metadata(&self) -> bool {
-        // Any write may trim a placement group's log, which is a range.
-        if self.metadata_bytes() > SMALL_METADATA {
+        if self.notes_much() {
             return true;
         }
         let (mut put, mut gone) = (0, 0);
@@ -239,15 +238,28 @@ impl Transaction {
         self.colls.iter().all(|cid| *cid == CollId::Meta)
     }
 
+    /// Whether more metadata is in it than may come with a removal. Any write may trim a placement group's log, which
+    /// is a range; a log that is written anew, without which an OSD could not go on, takes the place of what it was.
+    pub(crate) fn notes_much(&self) -> bool {
+        self.metadata_of(|oid| !oid.is_pgmeta()) > SMALL_METADATA
+    }
+
     /// Bytes of xattrs and keys in it, with their values.
     pub fn metadata_bytes(&self) -> u64 {
+        self.metadata_of(|_| true)
+    }
+
+    fn metadata_of(&self, counts: impl Fn(&GhObject) -> bool) -> u64 {
         let of = |pairs: &Pairs| pairs.iter().map(|(k, v)| k.len() + v.len()).sum::<usize>();
-        let bytes = self.ops.iter().map(|op| match op {
-            Op::SetAttr { name, value, .. } => name.len() + value.len(),
-            Op::SetAttrs { attrs, .. } => of(attrs),
-            Op::OmapSetKeys { entries, .. } => of(entries),
-            Op::OmapSetHeader { header, .. } => header.len(),
-            _ => 0,
+        let bytes = self.ops.iter().map(|op| {
+            let (oid, len) = match op {
+                Op::SetAttr { oid, name, value, .. } => (oid, name.len() + value.len()),
+                Op::SetAttrs { oid, attrs, .. } => (oid, of(attrs)),
+                Op::OmapSetKeys { oid, entries, .. } => (oid, of(entries)),
+                Op::OmapSetHeader { oid, header, .. } => (oid, header.len()),
+                _ => return 0,
+            };
+            if counts(&self.objects[*oid as usize]) { len } else { 0 }
         });
         bytes.sum::<usize>() as u64
     }
