@@ -715,6 +715,43 @@ mod tests {
         }
     }
 
+    /// Where such an OSD's store did not open either, as without its journal, it was taken for none, and all that it had was
+    /// removed.
+    #[test]
+    fn mkfs_leaves_what_does_not_open() {
+        let dir = folder("shut");
+        let own = config(&dir, "0", 1);
+        own.set("osd_objectstore", "filestore", Source::Cmdline).unwrap();
+        let data = dir.join("osd");
+        Runtime::new().unwrap().block_on(|env| async move {
+            mkfs_osd_with(&env, &own, None).await.unwrap();
+            fs::remove_file(data.join("type")).unwrap();
+            fs::remove_file(data.join("journal")).unwrap();
+            let before = fs::read_dir(data.join("current")).unwrap().count();
+            let refused = mkfs_osd_with(&env, &own, None).await.unwrap_err().to_string();
+            assert!(refused.contains("current may be what an OSD has"), "{refused}");
+            assert_eq!(fs::read_dir(data.join("current")).unwrap().count(), before);
+        });
+        fs::remove_dir_all(&dir).unwrap();
+    }
+
+    /// A device that is a file elsewhere, and not there yet: what looked for an OSD in it left a link by which the file was
+    /// not made any more.
+    #[test]
+    fn mkfs_makes_the_file_that_block_leads_to() {
+        let dir = folder("elsewhere");
+        let own = config(&dir, "0", 1);
+        own.set("osd_objectstore", "inkstore", Source::Cmdline).unwrap();
+        own.set("bluestore_block_size", "268435456", Source::Cmdline).unwrap();
+        let image = dir.join("image");
+        own.set("bluestore_block_path", &image.display().to_string(), Source::Cmdline).unwrap();
+        Runtime::new().unwrap().block_on(|env| async move {
+            mkfs_osd_with(&env, &own, None).await.unwrap();
+            assert_eq!(fs::metadata(&image).unwrap().len(), 268_435_456);
+        });
+        fs::remove_dir_all(&dir).unwrap();
+    }
+
     /// A store that was made when `--mkfs` was cut off is no OSD's: the next one makes it anew.
     #[test]
     fn mkfs_that_was_cut_off_begins_again() {

@@ -271,6 +271,8 @@ pub(crate) fn same_place(one: &Path, two: &Path) -> bool {
 /// Has the name of a file or folder, new or changed, outlive a power failure.
 pub(crate) fn sync_parent(path: &Path) -> io::Result<()> {
     match path.parent() {
+        // Of a relative name.
+        Some(parent) if parent.as_os_str().is_empty() => File::open(".")?.sync_all(),
         Some(parent) => File::open(parent)?.sync_all(),
         None => Ok(()),
     }

@@ -1,12 +1,13 @@
 //! Processes of a cluster on one machine: started detached, found by their pid files, stopped.
 
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::symlink;
 use std::os::unix::process::CommandExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -18,6 +19,8 @@ use crate::stores;
 
 /// A daemon that was told to stop and does nothing for so long is killed.
 const STOP_TIME: Duration = Duration::from_secs(10);
+/// One that is at work is given so long, unless it would lose its store.
+const CLOSING_MAX: Duration = Duration::from_secs(300);
 
 /// How the line begins with which a process says why it fails.
 const LAST_LINE: &str = "loligo: ";
@@ -194,14 +197,18 @@ fn stop(layout: &Layout, these: &[(String, i32)], idle: Duration) -> Stopped {
             .into_iter()
             .map(|(name, pid)| {
                 let log_len = fs::metadata(layout.log(&name)).map_or(0, |log| log.len());
-                Stopping { name, pid, log_len, patience: Patience::new(pid, idle), killed: false }
+                let in_memory = has_store_in_memory(layout, &name);
+                let most = if in_memory { Duration::MAX } else { CLOSING_MAX };
+                Stopping { name, pid, log_len, in_memory, patience: Patience::new(pid, idle, most) }
             })
             .collect();
+        // Processes; several OSDs may share one.
+        let mut killed = BTreeSet::new();
         for one in &waiting {
             signal(one.pid, libc::SIGTERM);
         }
         while !waiting.is_empty() {
-            waiting.retain_mut(|one| one.is_on(layout, &mut stopped));
+            waiting.retain_mut(|one| one.is_on(layout, &mut killed, &mut stopped));
             std::thread::sleep(Duration::from_millis(5));
         }
     }
@@ -214,52 +221,68 @@ struct Stopping {
     pid: i32,
     /// Bytes of its log when it was told.
     log_len: u64,
+    /// All others keep what they have acknowledged when they are killed.
+    in_memory: bool,
     patience: Patience,
-    killed: bool,
 }
 
 impl Stopping {
     /// Whether it still runs. One that has waited long enough is killed, one that has ended is noted.
-    fn is_on(&mut self, layout: &Layout, stopped: &mut Stopped) -> bool {
+    fn is_on(
+        &mut self,
+        layout: &Layout,
+        killed: &mut BTreeSet<i32>,
+        stopped: &mut Stopped,
+    ) -> bool {
         let Stopping { name, pid, .. } = self;
         let file = layout.pid_file(name);
         if running(&file).is_some() {
             match self.patience.look(*pid) {
                 Look::Wait => {}
-                Look::Busy => tell!("waiting for {name}, which is closing its store"),
-                Look::Idle if self.killed || running(&file).is_none() => {}
+                Look::Busy => tell!("waiting for {name}, which is at work still"),
+                Look::Idle if running(&file).is_none() => {}
                 Look::Idle => {
-                    signal(*pid, libc::SIGKILL);
-                    self.killed = true;
-                    let told = format!("{name} did nothing to stop, and was killed");
-                    // All others keep what they have acknowledged.
-                    match has_store_in_memory(layout, name) {
-                        true => stopped.complaints.push(format!("{told}: its store was in memory")),
-                        false => tell!("{told}"),
+                    if killed.insert(*pid) {
+                        signal(*pid, libc::SIGKILL);
+                        tell!("{name} did not stop, and was killed");
                     }
                 }
             }
             return true;
         }
         let _ = fs::remove_file(file);
-        if !self.killed {
+        if !killed.contains(pid) {
             let said = log_since(&layout.log(name), self.log_len);
             stopped.complaints.extend(complaint(&said, name));
+        } else if self.in_memory && !is_saved(layout, name) {
+            let told = "did not stop, and was killed: its store was in memory";
+            stopped.complaints.push(format!("{name} {told}"));
         }
         stopped.names.push(name.clone());
         false
     }
 }
 
+/// Where an OSD has its data.
+fn data_of(layout: &Layout, name: &str) -> Option<PathBuf> {
+    name.strip_prefix("osd.").map(|id| layout.data("osd", id))
+}
+
 fn has_store_in_memory(layout: &Layout, name: &str) -> bool {
-    let data = name.strip_prefix("osd.").map(|id| layout.data("osd", id));
-    data.is_some_and(|data| stores::written_kind(&data) == "memstore")
+    data_of(layout, name).is_some_and(|data| stores::written_kind(&data) == "memstore")
+}
+
+fn is_saved(layout: &Layout, name: &str) -> bool {
+    data_of(layout, name).is_some_and(|data| data.join("memstore").exists())
 }
 
 /// How long a daemon that was told to stop is waited for: as long as it does something. One that has its store in memory
 /// writes all of it to a file, and loses it if it is killed meanwhile.
 struct Patience {
     idle: Duration,
+    /// So long at most, whatever it does.
+    most: Duration,
+    begun: Instant,
     since: Instant,
     seen: Activity,
     told: bool,
@@ -275,8 +298,9 @@ enum Look {
 }
 
 impl Patience {
-    fn new(pid: i32, idle: Duration) -> Patience {
-        Patience { idle, since: Instant::now(), seen: Activity::of(pid), told: false }
+    fn new(pid: i32, idle: Duration, most: Duration) -> Patience {
+        let (begun, since) = (Instant::now(), Instant::now());
+        Patience { idle, most, begun, since, seen: Activity::of(pid), told: false }
     }
 
     fn look(&mut self, pid: i32) -> Look {
@@ -285,7 +309,7 @@ impl Patience {
             return Look::Wait;
         }
         let now = Activity::of(pid);
-        if !now.is_work_since(&self.seen, elapsed) {
+        if !now.is_work_since(&self.seen, elapsed) || self.begun.elapsed() > self.most {
             return Look::Idle;
         }
         (self.since, self.seen) = (Instant::now(), now);

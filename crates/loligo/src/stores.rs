@@ -300,8 +300,17 @@ pub(crate) async fn find(
         if !is_there {
             continue;
         }
-        if let Ok(store) = open_as(env, config, kind).await {
-            return Ok(Some((kind, store)));
+        match open_as(env, config, kind).await {
+            Ok(store) => return Ok(Some((kind, store))),
+            // A folder of ours, and not somebody's device: all that is in it would be removed.
+            Err(e) if matches!(kind, "filestore" | "kstore") => {
+                let folder = dir.join(if kind == "kstore" { "db" } else { "current" });
+                return Err(Failure::new(format!(
+                    "{} may be what an OSD has that lost its file 'type', and does not open ({e}): if nothing of it is needed, remove it",
+                    folder.display()
+                )));
+            }
+            Err(_) => {}
         }
     }
     Ok(None)
@@ -331,7 +340,8 @@ fn link_block(config: &Config, path: &Path) -> Result<(), Failure> {
 }
 
 fn link(elsewhere: &str, path: &Path) -> Result<(), Failure> {
-    if elsewhere.is_empty() || path.exists() {
+    // Where it leads may be a file that is to be made.
+    if elsewhere.is_empty() || path.exists() || path.is_symlink() {
         return Ok(());
     }
     std::os::unix::fs::symlink(elsewhere, path)
