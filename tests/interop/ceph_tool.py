@@ -96,12 +96,16 @@ class Ceph:
             request = {"args": list(args), "env": env, "cwd": os.getcwd()}
             with self.connection([f.fileno() for f in (stdin, out, err)], request) as con:
                 pid = con.recv(4)
+                if len(pid) != 4:
+                    raise RuntimeError(f"ceph {' '.join(args)}: who runs it is gone")
                 con.settimeout(timeout)
                 try:
                     code = con.recv(4)
-                except TimeoutError:
+                except BaseException as e:
                     os.kill(int.from_bytes(pid, "little"), signal.SIGKILL)
-                    raise subprocess.TimeoutExpired(["ceph", *args], timeout) from None
+                    if isinstance(e, TimeoutError):
+                        raise subprocess.TimeoutExpired(["ceph", *args], timeout) from None
+                    raise
             if len(code) != 4:
                 raise RuntimeError(f"ceph {' '.join(args)}: who runs it is gone")
             texts = []
