@@ -248,7 +248,7 @@ mod tests {
         assert_eq!(overs([90, 1000, 2000].into_iter().chain(waits)), [4, 7, 19]);
         // 60 ms of work now and then.
         let little = (1..=3).flat_map(|burst| [60 * burst; 6]);
-        assert_eq!(overs([0, 0].into_iter().chain(little)), [1, 7, 13, 15, 19]);
+        assert_eq!(overs([0, 0].into_iter().chain(little)), [1, 7, 13, 19]);
     }
 
     #[test]

@@ -381,9 +381,7 @@ fn scrub_ends_while_a_replica_compares(by_damage: bool) {
         if by_damage {
             let inject = json!({"prefix": "injectdataerr", "pool": "p", "objname": "o0"});
             admin.osd_command(primary, inject.to_string(), Bytes::new()).await.unwrap();
-            cluster.command(&admin, json!({"prefix": "osd set", "key": "norecover"})).await;
-            let of_damaged = io.clone();
-            let read = world.spawn(async move { of_damaged.read("o0", 0, 0).await.unwrap() });
+            assert_eq!(&io.read("o0", 0, 0).await.unwrap()[..], b"after");
             // The primary's own scan goes to its end first.
             let state = async || {
                 let ask = r#"{"prefix":"pg dump","dumpcontents":["pgs_brief"]}"#;
@@ -392,16 +390,14 @@ fn scrub_ends_while_a_replica_compares(by_damage: bool) {
             };
             let ended = async {
                 loop {
-                    let state = state().await;
-                    if !state.contains("+clean") && !state.contains("scrubbing") {
+                    // What is told of it may be a second old.
+                    world.sleep(Duration::from_secs(2)).await;
+                    if !state().await.contains("scrubbing") {
                         break;
                     }
-                    world.sleep(Duration::from_millis(100)).await;
                 }
             };
             cluster.in_time(&admin, "the end of the scrub", LIMIT, ended).await;
-            cluster.command(&admin, json!({"prefix": "osd unset", "key": "norecover"})).await;
-            assert_eq!(&read.await[..], b"after");
         } else {
             affinity(u32::try_from(primary).unwrap(), 0.0).await;
         }

@@ -158,7 +158,8 @@ fn keys_that_come_with_a_trim_are_refused_too() {
         let backend = Backend::new(env, kind, LEN).await;
         let (cid, log) = (pg(0), object("log", 1));
         let mut t = Transaction::new();
-        t.mkcoll(&cid, 0).touch(&cid, &log);
+        let own = cid.spg().unwrap().pgmeta();
+        t.mkcoll(&cid, 0).touch(&cid, &log).touch(&cid, &own);
         backend.store.submit(t).await.unwrap();
         let trim = |n: u64| {
             let mut t = Transaction::new();
@@ -186,7 +187,6 @@ fn keys_that_come_with_a_trim_are_refused_too() {
         };
         assert_eq!(refused, StoreError::NoSpace, "{kind:?}");
         // A placement group's log that is written anew is taken, though: its OSD would end.
-        let own = cid.spg().unwrap().pgmeta();
         let mut t = Transaction::new();
         t.omap_rmkeyrange(&cid, &own, "", "x").omap_setkeys(
             &cid,
