@@ -53,6 +53,8 @@ def answers(cluster):
     def admin(*args):
         cluster.ceph(*args)
 
+    # A real manager tells the monitors of its modules' commands some time after it is there: until then nobody knows them.
+    cluster.wait(lambda: cluster.run("ceph", "crash", "ls", check=False).returncode == 0, 60, "the module")
     for key in sorted({key for keys in KEYS.values() for key in keys.split()}):
         admin("config-key", "set", key, "v")
     found = {}
