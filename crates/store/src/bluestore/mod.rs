@@ -339,7 +339,7 @@ impl Core {
             true if t.is_of_owner() => used + 2 * self.kv_buffer <= alloc.data_len(),
             true => used + reserve <= alloc.data_len(),
             // Only what shrinks may go on when the database's devices are nearly full.
-            false if !t.notes_much() && (freed > took || !t.adds_metadata()) => true,
+            false if !t.adds_metadata() || freed > took && !t.notes_much() => true,
             false => alloc.free_len() >= need + metadata,
         }
     }

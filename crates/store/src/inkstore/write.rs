@@ -149,7 +149,7 @@ impl Core {
         let metadata_blocks = metadata.div_ceil(PAGE_PAYLOAD_LEN as u64) * 5 / 4;
         let total = u64::from(self.device_blocks);
         // What comes with a removal or an overwrite (a pg log entry) may use half of the reserve.
-        let is_small = metadata <= SMALL_METADATA;
+        let is_small = metadata <= SMALL_METADATA || !t.notes_much();
         let fits_as_small = || used + metadata_blocks + self.reserve_blocks() / 2 <= total;
         if blocks == 0 && is_small {
             return if fits_as_small() { Ok(()) } else { Err(StoreError::NoSpace) };

@@ -53,6 +53,11 @@ fn a_full_device_refuses_and_recovers() {
     });
 }
 
+/// Whether keys take the store's room: a database of its own in the machine's files takes none of its device.
+fn is_filled_by_keys(kind: Kind) -> bool {
+    !matches!(kind, Kind::Blue { under: Under::Memory | Under::Compressed | Under::Files, .. })
+}
+
 /// Clients filled an OSD with omap alone: on KStore and FileStore nothing stopped them (a device of
 /// 150 MiB took 1.4 GB), on BlueStore the database found no room for a compaction, and the OSD ended at
 /// three quarters of its device, one of them for good.
@@ -65,8 +70,7 @@ fn a_store_full_of_keys_refuses_more_opens_again_and_gives_them_back() {
         if matches!(kind, Kind::Ink { .. }) {
             return;
         }
-        // A database of its own in the machine's files takes none of the store's device.
-        if let Kind::Blue { under: Under::Memory | Under::Compressed | Under::Files, .. } = kind {
+        if !is_filled_by_keys(kind) {
             return;
         }
         let mut backend = Backend::new(env, kind, LEN).await;
@@ -147,10 +151,7 @@ fn a_store_full_of_keys_refuses_more_opens_again_and_gives_them_back() {
 fn keys_that_come_with_a_trim_are_refused_too() {
     const LEN: u64 = 24 << 20;
     each(async |env, kind| {
-        if matches!(kind, Kind::Ink { .. }) {
-            return;
-        }
-        if let Kind::Blue { under: Under::Memory | Under::Compressed | Under::Files, .. } = kind {
+        if matches!(kind, Kind::Ink { .. }) || !is_filled_by_keys(kind) {
             return;
         }
         // What BlueFS keeps free is reckoned by RocksDB's write buffers, which on so short a device are 256 KiB.
