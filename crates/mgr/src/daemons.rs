@@ -15,7 +15,7 @@ const DAEMONS_MAX: usize = 16384;
 const COUNTERS_MAX: usize = 4096;
 
 /// Type bits of a counter.
-const TYPE_LONGRUNAVG: u8 = 4;
+pub(crate) const LONGRUNAVG: u8 = 4;
 
 /// A daemon: `osd`, `0`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -209,7 +209,7 @@ impl Daemon {
             for counter in counters.values_mut() {
                 let value = r.u64()?;
                 let mut count = 0;
-                if counter.kind.kind & TYPE_LONGRUNAVG != 0 {
+                if counter.kind.kind & LONGRUNAVG != 0 {
                     count = r.u64()?;
                     r.u64()?; // the count again, written after the value
                 }

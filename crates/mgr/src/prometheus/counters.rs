@@ -3,14 +3,13 @@
 //! `src/pybind/mgr/mgr_module.py`, `add_fixed_name_metrics` of the module, at v16.2).
 
 use super::metrics::Page;
-use crate::daemons::{Counter, DaemonKey};
+use crate::daemons::{Counter, DaemonKey, LONGRUNAVG};
 
 /// Kinds of daemons whose counters are shown, and the priority that a counter must have.
 const KINDS: [&str; 6] = ["mds", "mon", "osd", "rbd-mirror", "rgw", "tcmu-runner"];
 const USEFUL: u8 = 5;
-/// Type bits of a counter: a time, an average, one that only grows, a histogram.
+/// Type bits of a counter: a time, one that only grows, a histogram.
 const TIME: u8 = 1;
-const LONGRUNAVG: u8 = 4;
 const COUNTER: u8 = 8;
 const HISTOGRAM: u8 = 16;
 
