@@ -9,12 +9,14 @@ use bstr::BString;
 use bytes::Bytes;
 use client::{Client, IoCtx};
 use messages::{MMgrClose, MMgrConfigure, MMgrMap, MMgrOpen, MMgrReport, Message};
-use monclient::{MonClient, Settings};
-use msgr::{Connection, Dispatcher, Incoming, Messenger, Policies, Policy};
+use monclient::MonClient;
+use msgr::{Connection, Dispatcher, Incoming, Messenger};
 use serde_json::{Value, json};
 use sim::{Kill, World};
 use simtest::{Cluster, Plan};
-use types::{AddrVec, EntityName, entity};
+use types::{AddrVec, entity};
+
+use crate::raw_client;
 
 const LIMIT: Duration = Duration::from_secs(30);
 const LOOK: Duration = Duration::from_millis(50);
@@ -69,30 +71,16 @@ struct Gateway {
 
 impl Gateway {
     async fn connect(cluster: &Cluster) -> Rc<Gateway> {
-        let host = "client.gateway";
-        let env = cluster.world().node(host);
-        let config = cluster.config("client", "admin", host);
-        let settings = Settings::from_config(&config, Some(cluster.keyring())).expect("settings");
-        let inside = env.clone();
-        let handle = env.spawn_with_handle(async move {
-            let name = EntityName { kind: entity::CLIENT, num: -1 };
-            let policies = Policies::new(Policy::lossy_client());
-            let messenger = Messenger::new(inside.clone(), msgr::Config::new(name, 1, policies));
-            let monc = MonClient::new(inside, messenger.clone(), settings);
-            let heard = Rc::new(Heard {
-                monc: monc.clone(),
-                mgr: RefCell::default(),
-                period: Cell::new(None),
-                closed: RefCell::default(),
-                resets: Cell::new(0),
-            });
-            messenger.set_dispatcher(heard.clone());
-            monc.subscribe("mgrmap", 0, 0);
-            monc.start();
-            monc.authenticated().await.expect("the monitor knows the client");
-            Rc::new(Gateway { messenger, heard, con: RefCell::default() })
-        });
-        handle.await
+        let hears = |monc| Heard {
+            monc,
+            mgr: RefCell::default(),
+            period: Cell::new(None),
+            closed: RefCell::default(),
+            resets: Cell::new(0),
+        };
+        let (messenger, heard) = raw_client::connect(cluster, "client.gateway", hears).await;
+        heard.monc.subscribe("mgrmap", 0, 0);
+        Rc::new(Gateway { messenger, heard, con: RefCell::default() })
     }
 
     fn open(&self) {
