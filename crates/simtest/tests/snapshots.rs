@@ -381,7 +381,11 @@ fn scrub_ends_while_a_replica_compares(by_damage: bool) {
         if by_damage {
             let inject = json!({"prefix": "injectdataerr", "pool": "p", "objname": "o0"});
             admin.osd_command(primary, inject.to_string(), Bytes::new()).await.unwrap();
-            assert_eq!(&io.read("o0", 0, 0).await.unwrap()[..], b"after");
+            // It is not brought before the scrub has ended: who has it is not heard.
+            let hosts = [primary, 3 - primary - REPLICA as i32].map(|osd| format!("osd.{osd}"));
+            world.partition(&hosts[0], &hosts[1]);
+            let of_damaged = io.clone();
+            let read = world.spawn(async move { of_damaged.read("o0", 0, 0).await.unwrap() });
             // The primary's own scan goes to its end first.
             let state = async || {
                 let ask = r#"{"prefix":"pg dump","dumpcontents":["pgs_brief"]}"#;
@@ -390,14 +394,17 @@ fn scrub_ends_while_a_replica_compares(by_damage: bool) {
             };
             let ended = async {
                 loop {
-                    // What is told of it may be a second old.
-                    world.sleep(Duration::from_secs(2)).await;
-                    if !state().await.contains("scrubbing") {
+                    let state = state().await;
+                    if !state.contains("+clean") && !state.contains("scrubbing") {
                         break;
                     }
+                    world.sleep(Duration::from_millis(100)).await;
                 }
             };
             cluster.in_time(&admin, "the end of the scrub", LIMIT, ended).await;
+            world.unblock(&hosts[0], &hosts[1]);
+            world.unblock(&hosts[1], &hosts[0]);
+            assert_eq!(&read.await[..], b"after");
         } else {
             affinity(u32::try_from(primary).unwrap(), 0.0).await;
         }
