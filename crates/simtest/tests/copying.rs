@@ -8,16 +8,21 @@ use denc::Writer;
 use serde_json::json;
 use sim::{Kill, World};
 use simtest::{Cluster, Plan};
+use store::Transaction;
 use types::osd::ObjListSnapResponse;
 use types::osd::ops::{self, CopyFromArgs, OsdOp};
-use types::{NOSNAP, ObjectLocator, SNAPDIR, SnapContext};
+use types::{HObject, NOSNAP, ObjectLocator, PgId, SNAPDIR, SnapContext};
 
 fn copy_of(io: &IoCtx, source: &str) -> Operation {
+    copy_at(io, source, NOSNAP)
+}
+
+fn copy_at(io: &IoCtx, source: &str, snapid: u64) -> Operation {
     let locator = ObjectLocator { pool: io.pool_id(), ..ObjectLocator::default() };
     let mut w = Writer::new();
     w.put(&bstr::BString::from(source));
     w.put(&locator);
-    let args = CopyFromArgs { snapid: NOSNAP, ..CopyFromArgs::default() };
+    let args = CopyFromArgs { snapid, ..CopyFromArgs::default() };
     Operation::new().op(OsdOp::with(ops::COPY_FROM, args, w.into_bytes()))
 }
 
@@ -237,5 +242,50 @@ fn objects_that_are_copied_to_each_other_do_not_wait_for_each_other() {
             // A source that has changed since its copy began is refused; that needs two pieces.
             assert!(there.is_ok() && back.is_ok(), "{:?} {:?}", there.err(), back.err());
         }
+    });
+}
+
+/// An object was copied from its own clone, and the primary's copy of that clone could not be read: the head was thrown out as damaged and
+/// fetched from elsewhere, the clone stayed as it was, and the client got EIO.
+#[test]
+fn a_damaged_clone_is_repaired_and_then_copied_onto_its_head() {
+    const LEN: usize = 16_384;
+    let world = World::new(34);
+    let cluster = Cluster::make(&world.control(), Plan::default());
+    world.run_until(async move {
+        let admin = cluster.start().await;
+        cluster.create_pool(&admin, 1).await;
+        let io = admin.io_ctx("p").await.unwrap();
+        let past: Bytes = (0..LEN).map(|n| (n * n / 7) as u8).collect();
+        io.write_full("o", past.clone()).await.unwrap();
+        let snap = admin.selfmanaged_snap_create(io.pool_id()).await.unwrap();
+        let io = io.with_snap_context(SnapContext { seq: snap, snaps: vec![snap] });
+        io.write_full("o", Bytes::from(vec![1; LEN])).await.unwrap();
+        let limit = Duration::from_secs(60);
+        cluster.wait_until_clean(&admin, limit).await;
+        let pgid = PgId::new(u64::try_from(io.pool_id()).unwrap(), 0);
+        let primary = admin.osdmap().pg_to_up_acting(pgid).acting_primary;
+        let last_life = admin.osdmap().up_from(primary);
+        let primary = u32::try_from(primary).unwrap();
+        // A process that has it in no cache.
+        cluster.change_store(primary, Transaction::new()).await;
+        let disk = cluster.broken_disk(primary);
+        let mut places = (0..1 << 18).map(|block| block * 4096);
+        let place = places.find(|at| disk.peek(*at, LEN) == past).expect("it is on the disk");
+        disk.flip_bit(place + 5000, 3);
+        cluster.start_osd(primary);
+        cluster.wait_until_reborn(&admin, primary, last_life).await;
+        cluster.wait_until_clean(&admin, limit).await;
+        let copy = io.operate("o", copy_at(&io, "o", snap));
+        cluster.in_time(&admin, "the copy", limit, copy).await.unwrap();
+        assert_eq!(io.read("o", 0, 0).await.unwrap(), past);
+        let log = json!({"prefix": "log last", "num": 500, "level": "debug"});
+        let log = String::from_utf8(cluster.command(&admin, log).await.to_vec()).unwrap();
+        let locator = ObjectLocator { pool: io.pool_id(), ..ObjectLocator::default() };
+        let is_missing = |snap| {
+            let oid = HObject::new("o", &locator, snap);
+            log.contains(&format!("missing primary copy of {oid},"))
+        };
+        assert!(is_missing(snap) && !is_missing(NOSNAP), "{log}");
     });
 }

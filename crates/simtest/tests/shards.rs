@@ -386,3 +386,41 @@ fn a_source_that_joins_later_has_the_version_too() {
         cluster.compare_replicas(&admin).await;
     });
 }
+
+/// A shard that a fast read no longer waits for read its data, was written to, and read what the hash info is then: the cluster's log told
+/// of damage that there was not.
+#[test]
+fn fast_reads_that_overlap_with_writes_tell_of_no_damage() {
+    let world = World::new(35);
+    let cluster = Cluster::make(&world.control(), Plan { code: Some((2, 1)), ..Plan::default() });
+    world.run_until(async move {
+        let world = cluster.world().clone();
+        let admin = cluster.start().await;
+        cluster.create_pool(&admin, 1).await;
+        // Without overwrites, where hash infos are of whole chunks.
+        let pool = json!({
+            "prefix": "osd pool create", "pool": "q", "pg_num": 1, "pool_type": "erasure",
+            "erasure_code_profile": "e", "autoscale_mode": "off",
+        });
+        cluster.command(&admin, pool).await;
+        let fast = json!({"prefix": "osd pool set", "pool": "q", "var": "fast_read", "val": "1"});
+        cluster.command(&admin, fast).await;
+        cluster.wait_until_clean(&admin, Duration::from_secs(60)).await;
+        let io = admin.io_ctx("q").await.unwrap();
+        let pgid = types::PgId::new(u64::try_from(io.pool_id()).unwrap(), 0);
+        let last = *admin.osdmap().pg_to_up_acting(pgid).acting.last().unwrap();
+        cluster.slow_reads(u32::try_from(last).unwrap(), Duration::from_millis(40));
+        for round in 0_u8..100 {
+            io.write_full("o", Bytes::from(vec![round; 16_384])).await.unwrap();
+            let read = world.spawn({
+                let io = io.clone();
+                async move { io.read("o", 0, 0).await.unwrap() }
+            });
+            assert_eq!(read.await, vec![round; 16_384]);
+        }
+        world.sleep(Duration::from_secs(5)).await;
+        let log = json!({"prefix": "log last", "num": 500, "level": "debug"});
+        let log = String::from_utf8(cluster.command(&admin, log).await.to_vec()).unwrap();
+        assert!(!log.contains("hash info"), "{log}");
+    });
+}

@@ -607,3 +607,45 @@ fn what_all_have_trimmed_is_forgotten() {
         assert_eq!(purged().await, [0; 4]);
     });
 }
+
+/// A write of a part of a stripe reads the rest from other shards. Of a snapshot that was removed meanwhile, for which there was nothing to
+/// trim yet, it made a clone that nobody ever trimmed.
+#[test]
+fn a_write_that_reads_makes_no_clone_for_a_snapshot_that_has_gone() {
+    let world = World::new(33);
+    let cluster = Cluster::make(&world.control(), Plan { code: Some((2, 1)), ..Plan::default() });
+    world.run_until(async move {
+        let world = cluster.world().clone();
+        let admin = cluster.start().await;
+        cluster.create_pool(&admin, 1).await;
+        cluster.wait_until_clean(&admin, Duration::from_secs(60)).await;
+        let io = admin.io_ctx("p").await.unwrap();
+        io.write_full("o0", Bytes::from(vec![1; 16_384])).await.unwrap();
+        let snap = admin.selfmanaged_snap_create(io.pool_id()).await.unwrap();
+        let later = io.clone().with_snap_context(SnapContext { seq: snap, snaps: vec![snap] });
+        let pgid = PgId::new(u64::try_from(io.pool_id()).unwrap(), 0);
+        let acting = admin.osdmap().pg_to_up_acting(pgid).acting;
+        let between: Vec<[String; 2]> = acting[1..]
+            .iter()
+            .map(|shard| [acting[0], *shard].map(|osd| format!("osd.{osd}")))
+            .collect();
+        between.iter().for_each(|[primary, shard]| world.partition(primary, shard));
+        let write = world.spawn({
+            let later = later.clone();
+            async move { later.write("o0", 100, Bytes::from_static(b"part")).await.unwrap() }
+        });
+        world.sleep(Duration::from_millis(200)).await;
+        admin.selfmanaged_snap_remove(io.pool_id(), snap).await.unwrap();
+        world.sleep(Duration::from_secs(3)).await;
+        world.heal();
+        write.await;
+        world.sleep(Duration::from_secs(10)).await;
+        assert_eq!(clones_of(&io, 1).await, 0);
+        assert_eq!(io.read("o0", 98, 8).await.unwrap(), &b"\x01\x01part\x01\x01"[..]);
+        // One that is there still has its clone.
+        let snap = admin.selfmanaged_snap_create(io.pool_id()).await.unwrap();
+        let later = io.clone().with_snap_context(SnapContext { seq: snap, snaps: vec![snap] });
+        later.write("o0", 100, Bytes::from_static(b"more")).await.unwrap();
+        assert_eq!(clones_of(&io, 1).await, 1);
+    });
+}

@@ -18,6 +18,20 @@ use super::write::stored_attr;
 /// Entries of one page asked of the store, when a listing filters or is long.
 const PAGE_MAX: usize = 1024;
 
+/// Bytes of entries of one page asked of the store: values are read for a list of keys, too.
+const PAGE_BYTES_MAX: usize = 16 << 20;
+/// Bytes that a list has beside its entries.
+const PAGE_OVERHEAD: u64 = 5;
+
+/// What is listed of omap entries; an entry counts with the bytes that it has in the answer.
+#[derive(Clone, Copy)]
+pub(super) enum Listed {
+    /// Keys, without their values.
+    Keys,
+    /// Keys and values.
+    Entries,
+}
+
 impl OpContext {
     /// A client's xattr as last submitted.
     pub(super) async fn user_attr(&self, name: &[u8]) -> Result<Bytes, Errno> {
@@ -100,14 +114,15 @@ impl OpContext {
     }
 
     /// Omap keys and values from `after` on that have the prefix, within the limits of one
-    /// request; and whether there are more of them. An entry counts with `len` bytes, and the last
-    /// may go beyond osd_max_omap_bytes_per_request.
+    /// request; and whether there are more of them. The last may go beyond
+    /// osd_max_omap_bytes_per_request, and the second and later ones not beyond what an answer may
+    /// hold: the client asks for the rest.
     pub(super) async fn omap_page(
         &self,
         after: &[u8],
         prefix: &[u8],
         max_entries: u64,
-        len: fn(&BString, &Bytes) -> usize,
+        listed: Listed,
     ) -> Result<(Vec<(BString, Bytes)>, bool), Errno> {
         if !self.obs.oi.is_omap() {
             return Ok((Vec::new(), false));
@@ -115,6 +130,8 @@ impl OpContext {
         let store = self.pg.store().clone();
         let max = usize::try_from(max_entries.min(self.limits.omap_entries)).unwrap_or(PAGE_MAX);
         let max_bytes = usize::try_from(self.limits.omap_bytes).unwrap_or(usize::MAX);
+        let held = self.held + self.t.data_len() + PAGE_OVERHEAD;
+        let room = usize::try_from(self.limits.held.saturating_sub(held)).unwrap_or(usize::MAX);
         let (mut from, mut is_after) = match prefix > after {
             true => (BString::from(prefix), false),
             false => (BString::from(after), true),
@@ -124,18 +141,27 @@ impl OpContext {
             // One entry more than wanted tells whether the next has the prefix too.
             let asked = (max - entries.len()).saturating_add(1);
             // An object that this very vector creates has none that could be listed: `ENOENT`.
+            let asked_bytes = PAGE_BYTES_MAX.min(max_bytes.min(room).saturating_sub(bytes)).max(1);
             let page = store
-                .omap_range(&self.coll, &self.goid, &from, is_after, asked, max_bytes)
+                .omap_range(&self.coll, &self.goid, &from, is_after, asked, asked_bytes)
                 .await
                 .map_err(|e| Errno(e.errno()))?;
             for (key, value) in page.entries {
                 if !key.starts_with(prefix) {
                     return Ok((entries, false));
                 }
-                if entries.len() >= max || bytes >= max_bytes {
+                let (value, len) = match listed {
+                    Listed::Keys => (Bytes::new(), 4 + key.len()),
+                    Listed::Entries => {
+                        let len = 8 + key.len() + value.len();
+                        (value, len)
+                    }
+                };
+                let is_too_much = bytes + len > room && !entries.is_empty();
+                if entries.len() >= max || bytes >= max_bytes || is_too_much {
                     return Ok((entries, true));
                 }
-                bytes += len(&key, &value);
+                bytes += len;
                 entries.push((key, value));
             }
             match entries.last() {
@@ -150,7 +176,7 @@ impl OpContext {
         let mut r = Reader::new(input);
         let after: BString = r.get().map_err(|_| Errno::EINVAL)?;
         let max = r.u64().map_err(|_| Errno::EINVAL)?;
-        let (entries, more) = self.omap_page(&after, b"", max, key_len).await?;
+        let (entries, more) = self.omap_page(&after, b"", max, Listed::Keys).await?;
         let mut w = Writer::new();
         w.count(entries.len());
         entries.iter().for_each(|(key, _)| w.blob(key));
@@ -166,7 +192,7 @@ impl OpContext {
         let after: BString = r.get().map_err(|_| Errno::EINVAL)?;
         let max = r.u64().map_err(|_| Errno::EINVAL)?;
         let prefix: BString = r.get().map_err(|_| Errno::EINVAL)?;
-        let (entries, more) = self.omap_page(&after, &prefix, max, entry_len).await?;
+        let (entries, more) = self.omap_page(&after, &prefix, max, Listed::Entries).await?;
         let mut w = Writer::new();
         w.put(&entries);
         w.bool(more);
@@ -242,16 +268,6 @@ impl OpContext {
         }
         Ok(0)
     }
-}
-
-/// Bytes of an entry of which the key is listed.
-pub(super) fn key_len(key: &BString, _: &Bytes) -> usize {
-    4 + key.len()
-}
-
-/// Bytes of an entry that is listed with its value.
-pub(super) fn entry_len(key: &BString, value: &Bytes) -> usize {
-    8 + key.len() + value.len()
 }
 
 /// What the store says of an omap; nothing for an object that this very vector creates.

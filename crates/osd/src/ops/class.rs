@@ -13,7 +13,7 @@ use types::osd::OsdOp;
 use types::osd::ops::ExtentArgs;
 use types::{EntityAddr, EntityName, Errno, UTime};
 
-use super::attrs::{entry_len, key_len, or_empty};
+use super::attrs::{Listed, or_empty};
 use super::op_context::{OpContext, Step, Stop};
 
 /// Nested calls: a class that calls itself for ever is stopped here.
@@ -201,7 +201,7 @@ impl ObjectContext for ClassView<'_> {
         Box::pin(async move {
             self.ctx.num_read += 1;
             self.ctx.steps += 1;
-            let (entries, more) = self.ctx.omap_page(&after, b"", max, key_len).await?;
+            let (entries, more) = self.ctx.omap_page(&after, b"", max, Listed::Keys).await?;
             Ok((entries.into_iter().map(|(key, _)| key).collect(), more))
         })
     }
@@ -216,7 +216,7 @@ impl ObjectContext for ClassView<'_> {
         Box::pin(async move {
             self.ctx.num_read += 1;
             self.ctx.steps += 1;
-            let (entries, more) = self.ctx.omap_page(&after, &prefix, max, entry_len).await?;
+            let (entries, more) = self.ctx.omap_page(&after, &prefix, max, Listed::Entries).await?;
             self.ctx.count_read(entries.iter().map(|(key, val)| key.len() + val.len()).sum());
             Ok((entries.into_iter().collect(), more))
         })
@@ -295,7 +295,7 @@ impl ObjectContext for ClassView<'_> {
     }
 
     fn caller(&self) -> (EntityName, EntityAddr) {
-        (self.ctx.request.reqid.name, self.ctx.request.client.addr())
+        (self.ctx.request.client.name(), self.ctx.request.client.addr())
     }
 
     fn now(&self) -> UTime {

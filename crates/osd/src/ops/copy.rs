@@ -213,13 +213,15 @@ impl OpContext {
             let mut get = OsdOp::new(ops::COPY_GET);
             get.indata = (cursor.clone(), self.limits.copy_chunk).to_bytes();
             result = match self.op_copy_get(&mut get).await {
-                Ok(_) => source.take_output(&get.outdata.to_contiguous(), &mut cursor),
-                Err(Stop::Errno(errno) | Stop::NoSource(errno)) => Err(errno),
-                Err(Stop::Blocked(_)) => Err(Errno::EIO),
+                Ok(_) => source
+                    .take_output(&get.outdata.to_contiguous(), &mut cursor)
+                    .map_err(Stop::NoSource),
+                Err(Stop::Errno(errno)) => Err(Stop::NoSource(errno)),
+                Err(stop) => Err(stop),
             };
         }
         (self.obc, self.goid) = head;
-        result.map_err(Stop::NoSource)
+        result
     }
 
     fn install_copy(&mut self, source: Source, flags: u32, truncate: Option<(u64, u64)>) {

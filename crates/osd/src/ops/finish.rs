@@ -2,6 +2,7 @@
 //! (`finish_ctx`, `record_write_error` in `src/osd/PrimaryLogPG.cc`).
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
 
 use denc::Denc;
 use store::{Key, Op, Transaction};
@@ -11,6 +12,7 @@ use types::{EVersion, HObject, NOSNAP, UTime};
 use super::execute::{Reply, Request, Versions};
 use super::object_context::{OI_ATTR, ObjectGuard, ObjectState, SS_ATTR, SnapSetContext, bounded};
 use super::op_context::{AttrChange, OpContext};
+use super::pg::Pg;
 use super::shared::Shared;
 use super::watch::Effects;
 
@@ -84,6 +86,18 @@ impl PendingWrite {
             }
             Pending::Trim(trim) => trim.objects().into(),
             Pending::Info(update) => update.objects().into(),
+        }
+    }
+
+    /// Takes the write back if a snapshot that it may make a clone for has been removed since it
+    /// was executed: trimming may be over, and nobody would trim that clone. It is to be executed
+    /// again under the guard.
+    pub fn unless_snaps_removed(self, pg: &Rc<dyn Pg>) -> Result<PendingWrite, ObjectGuard> {
+        match self.inner {
+            Pending::Op(ctx, _) if ctx.snapc.snaps.iter().any(|&s| pg.is_snap_removed(s)) => {
+                Err(ctx.guard)
+            }
+            inner => Ok(PendingWrite { inner }),
         }
     }
 

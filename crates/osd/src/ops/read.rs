@@ -46,26 +46,38 @@ impl OpContext {
             return Ok(BufferList::new());
         };
         let data = if len == 0 { BufferList::new() } else { self.read_data(offset, len).await? };
-        let oi = &self.obs.oi;
-        if offset == 0 && data.len() as u64 == oi.size && oi.is_data_digest() {
-            let found = data.crc32c(u32::MAX);
-            if found != oi.data_digest {
-                let stored = self.obc.obs.borrow();
-                if !stored.oi.is_data_digest() || stored.oi.data_digest != oi.data_digest {
-                    // This very vector wrote it, and the store has what was before: nothing is damaged.
-                    return Err(Errno::EIO.into());
-                }
-                tracing::error!(
-                    "{} full-object read crc {found:#x} != expected {:#x} on {}",
-                    self.pg.pgid(),
-                    oi.data_digest,
-                    oi.soid
-                );
-                return Err(self.unreadable());
-            }
+        if offset == 0 {
+            self.check_digest(&data)?;
         }
         self.count_read(data.len());
         Ok(data)
+    }
+
+    /// Compares what was read from the object's begin on with the digest that is known of the
+    /// object, if it is all of it.
+    fn check_digest(&self, data: &BufferList) -> Result<(), Stop> {
+        let oi = &self.obs.oi;
+        if data.len() as u64 != oi.size || !oi.is_data_digest() {
+            return Ok(());
+        }
+        let found = data.crc32c(u32::MAX);
+        if found == oi.data_digest {
+            return Ok(());
+        }
+        {
+            let stored = self.obc.obs.borrow();
+            if !stored.oi.is_data_digest() || stored.oi.data_digest != oi.data_digest {
+                // This very vector wrote it, and the store has what was before: nothing is damaged.
+                return Err(Errno::EIO.into());
+            }
+        }
+        tracing::error!(
+            "{} full-object read crc {found:#x} != expected {:#x} on {}",
+            self.pg.pgid(),
+            oi.data_digest,
+            oi.soid
+        );
+        Err(self.unreadable())
     }
 
     /// Reads data as the pool's kind keeps it.
@@ -85,7 +97,9 @@ impl OpContext {
             // All shards have been tried.
             return Errno::EIO.into();
         }
-        let oi = &self.obs.oi;
+        // The clone, where one is copied from.
+        let stored = self.obc.obs.borrow();
+        let oi = &stored.oi;
         match self.pg.on_unreadable(&oi.soid, oi.version) {
             true => Stop::Blocked(oi.soid.clone()),
             false => Errno::EIO.into(),
@@ -124,6 +138,10 @@ impl OpContext {
             w.u64(range.start);
             w.u64(part.len() as u64);
             data.append(&part);
+        }
+        // Without holes, as in Ceph: all bytes were read.
+        if offset == 0 {
+            self.check_digest(&data)?;
         }
         w.count(data.len());
         self.count_read(data.len());

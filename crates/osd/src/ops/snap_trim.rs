@@ -108,8 +108,13 @@ impl Trim {
         let head_goid = pg.goid(&soid);
         let mut obs = head.obs.borrow_mut();
         let prior = obs.oi.version;
+        let mut effects = Effects::default();
         if set.clones.is_empty() && obs.oi.is_whiteout() && !obs.oi.is_cache_pinned() {
             count_removed(&obs.oi, &mut stats);
+            // A whiteout can be watched.
+            for &(cookie, watcher) in obs.oi.watchers.keys() {
+                effects.disconnect(cookie, watcher, true);
+            }
             t.remove(&coll, &head_goid);
             *obs = Shared::new(ObjectState::absent(&soid));
             *head.ssc.borrow_mut() = SnapSetContext::default();
@@ -132,7 +137,7 @@ impl Trim {
             user_version: last_user_version,
             stats,
             guard,
-            effects: Effects::default(),
+            effects,
             reply: Reply::default(),
         }
     }

@@ -627,7 +627,15 @@ pub async fn execute_timeout(
     let obc = loaded?;
     let watch = guard.slot.watches.borrow().get(&key).cloned();
     let has_watch = obc.obs.borrow().oi.watchers.contains_key(&key);
-    if !has_watch || watch.is_some_and(|watch| !watch.is_overdue()) {
+    if watch.as_ref().is_some_and(|watch| !watch.is_overdue()) {
+        return Ok(Overdue::Stays);
+    }
+    if !has_watch {
+        // The object knows nothing of it: there is nothing to write.
+        if let Some(watch) = watch {
+            guard.slot.watches.borrow_mut().remove(&key);
+            watch.remove(true);
+        }
         return Ok(Overdue::Stays);
     }
     let request = Rc::new(Request {

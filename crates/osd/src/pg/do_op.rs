@@ -11,7 +11,7 @@ use std::time::Duration;
 use store::Transaction;
 use types::osd::ObjectStatSum;
 use types::osd::ops::message_flags;
-use types::{EntityName, Errno, HObject};
+use types::{EntityName, Epoch, Errno, HObject};
 
 use super::host::LogLevel;
 use super::log::Answered;
@@ -335,52 +335,80 @@ async fn run_op(
     };
     op.tracked.mark("started");
     let begun = pg.host.env().recent();
-    let executed = ops::execute(&pg.as_ops(), guard, op.request.clone()).await;
-    if generation != pg.generation.get() {
-        pg.retry_op(op);
-        return;
-    }
-    match executed.kind {
-        Kind::Read(guard) => {
-            let guard = guard.settled().await;
-            if generation != pg.generation.get() {
-                pg.retry_op(op);
-                return;
-            }
-            if !pg.is_serving() {
-                // The lease ran out while it was read: what was read may be stale, unless we get another one in
-                // this interval. Until then it keeps its place before the object's later writes.
-                let over = || generation != pg.generation.get();
-                pg.serves.until(|| over() || pg.is_serving()).await;
-                if over() {
+    let (mut op, mut guard) = (op, guard);
+    // Once, unless a snapshot of a write is removed meanwhile.
+    loop {
+        let epoch = pg.epoch();
+        let executed = ops::execute(&pg.as_ops(), guard, op.request.clone()).await;
+        if generation != pg.generation.get() {
+            pg.retry_op(op);
+            return;
+        }
+        match executed.kind {
+            Kind::Read(guard) => {
+                let guard = guard.settled().await;
+                if generation != pg.generation.get() {
                     pg.retry_op(op);
                     return;
                 }
+                if !pg.is_serving() {
+                    // The lease ran out while it was read: what was read may be stale, unless we get another one in
+                    // this interval. Until then it keeps its place before the object's later writes.
+                    let over = || generation != pg.generation.get();
+                    pg.serves.until(|| over() || pg.is_serving()).await;
+                    if over() {
+                        pg.retry_op(op);
+                        return;
+                    }
+                }
+                pg.count_read(&op, begun, &executed.reply);
+                executed.effects.apply(&pg.as_ops(), &guard, op.session.client());
+                op.reply(pg.epoch(), executed.reply);
             }
-            pg.count_read(&op, begun, &executed.reply);
-            executed.effects.apply(&pg.as_ops(), &guard, op.session.client());
-            op.reply(pg.epoch(), executed.reply);
+            Kind::LogError(guard) => {
+                let reply = executed.reply;
+                Box::pin(log_error(&pg, op, guard, reply, executed.effects)).await;
+            }
+            Kind::Write(pending) => {
+                match run_write(&pg, op, pending, (begun, epoch)).await {
+                    None => return,
+                    Some(again) => (op, guard) = again,
+                }
+                continue;
+            }
+            Kind::Blocked(oid) => pg.wait_for_object(oid, op),
+            Kind::Dropped => pg.drop_op(op),
         }
-        Kind::LogError(guard) => {
-            let reply = executed.reply;
-            Box::pin(log_error(&pg, op, guard, reply, executed.effects)).await;
-        }
-        Kind::Write(pending) => run_write(&pg, op, pending, begun).await,
-        Kind::Blocked(oid) => pg.wait_for_object(oid, op),
-        Kind::Dropped => pg.drop_op(op),
+        return;
     }
 }
 
-async fn run_write(pg: &Rc<Pg>, op: Box<ClientOp>, pending: PendingWrite, begun: Duration) {
+/// Commits a write that was executed under `epoch`, or gives it back: it is to be executed again.
+async fn run_write(
+    pg: &Rc<Pg>,
+    op: Box<ClientOp>,
+    mut pending: PendingWrite,
+    (begun, epoch): (Duration, Epoch),
+) -> Option<(Box<ClientOp>, ObjectGuard)> {
     let generation = pg.generation.get();
     let prepared = match pg.prepare(&pending).await {
-        _ if generation != pg.generation.get() => return pg.retry_op(op),
+        _ if generation != pg.generation.get() => {
+            pg.retry_op(op);
+            return None;
+        }
         Ok(prepared) => prepared,
         Err(errno) => {
             let reply = Reply::refusal(&op.request, errno);
-            return op.reply(pg.epoch(), reply);
+            op.reply(pg.epoch(), reply);
+            return None;
         }
     };
+    if pg.epoch() != epoch {
+        match pending.unless_snaps_removed(&pg.as_ops()) {
+            Ok(still) => pending = still,
+            Err(guard) => return Some((op, guard)),
+        }
+    }
     let (at, last_user_version) = pg.next_version();
     let bytes = pending.data_len();
     let Mutation {
@@ -393,7 +421,7 @@ async fn run_write(pg: &Rc<Pg>, op: Box<ClientOp>, pending: PendingWrite, begun:
         Change { soid, reqid: op.request.reqid, transaction, entries, user_version, stats };
     if !pg.commit(change, prepared).await {
         pg.retry_op(op);
-        return;
+        return None;
     }
     op.tracked.mark("commit_sent");
     let process = pg.host.env().recent().saturating_sub(begun);
@@ -409,6 +437,7 @@ async fn run_write(pg: &Rc<Pg>, op: Box<ClientOp>, pending: PendingWrite, begun:
     effects.apply(&pg.as_ops(), &guard, op.session.client());
     op.reply(pg.epoch(), reply);
     drop(guard);
+    None
 }
 
 async fn log_error(

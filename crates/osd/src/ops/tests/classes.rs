@@ -179,3 +179,19 @@ fn class_lists_are_the_configurations() {
     let info = OpInfo::of(&calls, 0, &few).unwrap();
     assert!(info.classes[0].allowed && !info.classes[1].allowed);
 }
+
+/// A class method took its caller's name from the request's identity, which clients may fill in: one took another's lock away.
+#[test]
+fn the_caller_of_a_method_is_who_sent_it() {
+    on_pg(|pg| async move {
+        let forged = |num: i64, op: OsdOp| {
+            let mut request = pg.request_of(&client(num).client, "a", vec![op]);
+            request.reqid.name = EntityName::client(1);
+            request
+        };
+        let lock = LockOp { kind: EXCLUSIVE, name: "lock".into(), ..LockOp::default() };
+        let lock = || call("lock", "lock", &lock.to_bytes());
+        assert_eq!(pg.run(forged(1, lock())).await.result, 0);
+        assert_eq!(pg.run(forged(2, lock())).await.result, Errno::EBUSY.result());
+    });
+}

@@ -471,3 +471,21 @@ fn what_zeroes_nothing_leaves_the_result_before_it() {
         assert_eq!(reply.result, 0);
     });
 }
+
+/// A read of a whole object compared it with the digest that is known of it, and a sparse read, which is how librbd reads, did not: it gave
+/// damaged bytes of stores that have no checksums.
+#[test]
+fn sparse_reads_notice_damage() {
+    on_pg(|pg| async move {
+        pg.limits.borrow_mut().skip_data_digest = false;
+        pg.put("a", b"abc").await;
+        let mut damage = Transaction::new();
+        damage.write(&pg.coll(), &GhObject::from(oid("a")), 0, Bytes::from_static(b"abd"));
+        pg.store().submit(damage).await.unwrap();
+        let sparse = |offset| OsdOp::extent(ops::SPARSE_READ, offset, 3, Bytes::new());
+        for (op, notices) in [(read(0, 3), true), (sparse(0), true), (sparse(1), false)] {
+            assert_eq!(pg.op("a", op).await == Err(Errno::EIO), notices);
+            assert_eq!(pg.damaged.borrow_mut().drain(..).next() == Some(oid("a")), notices);
+        }
+    });
+}

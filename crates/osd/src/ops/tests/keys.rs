@@ -206,6 +206,43 @@ fn listings_are_cut_where_cephs_are() {
     });
 }
 
+/// A page was collected up to osd_max_omap_bytes_per_request, a GiB, and then refused (EFBIG) as more than an answer may hold: an
+/// object whose values are long could not be listed, not even in part.
+#[test]
+fn listings_come_in_pages_that_an_answer_holds() {
+    on_pg(|pg| async move {
+        let names: Vec<String> = (0..6).map(|n| format!("k{n}")).collect();
+        let pairs: BTreeMap<BString, Bytes> =
+            names.iter().map(|name| (key(name), Bytes::from_static(&[b'v'; 20]))).collect();
+        pg.op("a", omap(ops::OMAPSETVALS, pairs.to_bytes())).await.unwrap();
+        // Two of the three of 30 bytes that would fit without the count and the flag.
+        pg.limits.borrow_mut().held = 90;
+        let mut listed: Vec<String> = Vec::new();
+        for more in [true, true, false] {
+            let after = listed.last().cloned().unwrap_or_default();
+            let (page, has_more) = get_vals(&pg, &after, 10, "").await;
+            assert_eq!((page.len(), has_more), (2, more));
+            listed.extend(page.into_iter().map(|(name, _)| name));
+        }
+        assert_eq!(listed, names);
+        assert_eq!(get_keys(&pg, "", 10).await, (names, false));
+        // The second of a vector has what the first has left.
+        let list = |max: u64| omap(ops::OMAPGETVALS, (key(""), max, key("")).to_bytes());
+        pg.limits.borrow_mut().held = 165;
+        let reply = pg.run(pg.request("a", vec![list(3), list(10)])).await;
+        let pages: Vec<u32> = reply.ops.iter().map(|op| entries_of(&op.outdata)).collect();
+        assert_eq!((reply.result, pages), (0, vec![3, 2]));
+        // An entry that no answer holds is refused.
+        pg.limits.borrow_mut().held = 30;
+        assert_eq!(pg.op("a", list(10)).await, Err(Errno::EFBIG));
+    });
+}
+
+/// How many entries a listing has.
+fn entries_of(listing: &types::bufferlist::BufferList) -> u32 {
+    u32::from_le_bytes(listing.to_contiguous()[..4].try_into().unwrap())
+}
+
 /// Where the object is made by the same vector, listing and comparing its omap found what was not
 /// set yet to be empty. Ceph's store has no such object (`ENOENT`).
 #[test]

@@ -307,3 +307,40 @@ fn who_watches_needs_the_right_to_read() {
         assert_eq!(info.rights().write, op != watch_op::PING);
     }
 }
+
+/// A whiteout can be watched. When its last clone was trimmed it went, and the watch stayed, even when it had timed out, as the object knew
+/// nothing of it: once there was an object of that name again, each notify waited for who could not answer.
+#[test]
+fn watches_end_with_the_whiteout_they_are_of() {
+    for is_trimmed in [true, false] {
+        on_pg(move |pg| async move {
+            let (watcher, notifier) = (client(1), client(3));
+            let write = async |op: OsdOp| {
+                let mut request = pg.request("a", vec![op]);
+                request.snapc = SnapContext { seq: 1, snaps: vec![1] };
+                assert_eq!(pg.run(request).await.result, 0);
+            };
+            pg.put("a", b"data").await;
+            write(OsdOp::new(ops::DELETE)).await;
+            assert_eq!(send(&pg, &watcher, watch(watch_op::WATCH, 11)).await, 0);
+            if is_trimmed {
+                pg.removed_snaps.borrow_mut().push(1);
+                let guard = pg.contexts.lock(&oid("a"), LockKind::Write).await;
+                let clone = oid("a").with_snap(1);
+                let trim = snap_trim::trim_object(&pg.as_pg(), guard, &clone, 1).await;
+                pg.commit(trim.ok().unwrap(), &watch::no_client()).await;
+            } else {
+                // The object forgets it in another way, say with a version that is gone.
+                let guard = pg.contexts.lock(&oid("a"), LockKind::Write).await;
+                let head = guard.head_context(&pg.as_pg()).await.unwrap();
+                head.obs.borrow_mut().oi.watchers.clear();
+                drop(guard);
+                pg.env().sleep(Duration::from_secs(40)).await;
+            }
+            assert_eq!(watcher.inbox.borrow()[0].opcode, NotifyOpcode::Disconnect);
+            pg.put("a", b"data").await;
+            send(&pg, &notifier, notify(1, 30)).await;
+            assert_eq!(notifier.inbox.borrow()[0].opcode, NotifyOpcode::Complete);
+        });
+    }
+}
