@@ -32,14 +32,28 @@ install_packages() {
 
 # Finds cargo, or installs Rust (Debian 12's own is too old) as rust-lang.org tells.
 need_rust() {
-    command -v cargo >/dev/null || { [ -x "$HOME/.cargo/bin/cargo" ] && PATH="$HOME/.cargo/bin:$PATH"; }
-    if ! command -v cargo >/dev/null; then
-        need_packages curl ca-certificates
-        curl -sSf https://sh.rustup.rs | sh -s -- -y --profile minimal ||
-            { echo "install Rust 1.95 or newer (https://rustup.rs) and run this again" >&2; exit 1; }
-        PATH="$HOME/.cargo/bin:$PATH"
+    local wanted
+    wanted=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
+    has_rust "$wanted" || PATH="$HOME/.cargo/bin:$PATH"
+    if ! has_rust "$wanted"; then
+        if command -v rustup >/dev/null; then
+            rustup update stable
+        else
+            need_packages curl ca-certificates
+            curl -sSf https://sh.rustup.rs | sh -s -- -y --profile minimal
+        fi
+        hash -r
+        has_rust "$wanted" ||
+            { echo "install Rust $wanted or newer (https://rustup.rs) and run this again" >&2; exit 1; }
     fi
     echo "$(cargo --version)"
+}
+
+# Whether cargo is of that version or newer.
+has_rust() {
+    local found
+    found=$(cargo --version 2>/dev/null | cut -d ' ' -f 2)
+    [ -n "$found" ] && [ "$(printf '%s\n' "$1" "$found" | sort -V | head -n 1)" = "$1" ]
 }
 
 # Builds target/release/loligo with cargo's own progress bar.

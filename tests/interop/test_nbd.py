@@ -191,6 +191,85 @@ class Nbd(unittest.TestCase):
             self.assertEqual([e["type"] for e in told], [3, 0, 3])
         self.assertEqual(loligo_du("holes"), ["0000000000000002"])
 
+    def test_what_may_be_there_is_no_hole(self):
+        """An object whose removal had begun was told to be a hole, though reading it gave its data: copies had zeros there. And
+        what is locked by hand could not be asked for holes at all, though it can be read."""
+        loligo("rbd", "create", "pending", "--size", "16M")
+        with Serve("rbd/pending") as s:
+            c.run("qemu-io", "-f", "raw", s.url(), "-c", "write -P 5 5M 1M")
+        with rados.Rados(conffile=c.conf) as cluster, cluster.open_ioctx("rbd") as io:
+            with rbd.Image(io, "pending", read_only=True) as image:
+                map_name = "rbd_object_map." + image.id()
+            pending = 2
+            io.execute(map_name, "rbd", "object_map_update", struct.pack("<QQBB", 1, 2, pending, 0))
+
+        def told(s):
+            return [(e["offset"], e["type"]) for e in json.loads(c.run("nbdinfo", "--map", "--json", s.url()).stdout)]
+        with Serve("rbd/pending") as s:
+            self.assertEqual(told(s), [(0, 3), (4 * MIB, 0), (8 * MIB, 3)])
+            c.run("qemu-io", "-f", "raw", s.url(), "-c", "read -P 5 5M 1M")
+        c.run("rbd", "lock", "add", "rbd/pending", "by hand")
+        with Serve("rbd/pending") as s:
+            self.assertEqual(told(s), [(0, 0)])
+            c.run("qemu-io", "-f", "raw", s.url(), "-c", "read -P 5 5M 1M")
+        [lock] = json.loads(c.run("rbd", "lock", "ls", "rbd/pending", "--format", "json").stdout)
+        c.run("rbd", "lock", "rm", "rbd/pending", lock["id"], lock["locker"])
+
+    def test_a_server_that_ends_leaves_the_place_to_the_next(self):
+        """A server removed its socket after it had closed its images, which takes a while: by then its successor's was there."""
+        loligo("rbd", "create", "next", "--size", "8M")
+        with Serve("rbd/next") as s:
+            c.run("qemu-io", "-f", "raw", s.url(), "-c", "write 0 4k")
+            c.ceph("osd", "set", "pause")
+            try:
+                s.process.send_signal(signal.SIGTERM)
+                c.wait(lambda: not os.path.exists(s.socket), 20, "its place is free")
+                self.assertIsNone(s.process.poll(), "the image cannot be closed yet")
+            finally:
+                c.ceph("osd", "unset", "pause")
+
+    def test_a_server_that_fails_leaves_no_watch(self):
+        """An image that had been opened when the next could not be was not closed: it had a watcher for half a minute."""
+        loligo("rbd", "create", "first", "--size", "8M")
+        failed = subprocess.run([LOLIGO, "nbd", "serve", "rbd/first", "rbd/none", "--socket", str(tmp / "fails.sock")],
+                                capture_output=True, text=True, timeout=60, env=dict(os.environ, CEPH_CONF=c.conf))
+        self.assertEqual((failed.returncode, "none" in failed.stderr), (1, True), failed.stderr)
+        self.assertFalse(json.loads(c.run("rbd", "status", "first", "--format", "json").stdout)["watchers"])
+
+    def test_an_export_that_is_refused_does_not_hide_the_others(self):
+        """`loligo nbd list` ended at the first export that its server refused to tell of."""
+        refusing = socket.create_server(("127.0.0.1", 0))
+        refusing.settimeout(20)
+
+        def answer(sock, code, kind, data=b""):
+            sock.sendall(struct.pack(">QIII", 0x3E889045565A9, code, kind, len(data)) + data)
+
+        def work():
+            sock, _ = refusing.accept()
+            with sock:
+                sock.sendall(b"NBDMAGIC" + struct.pack(">QH", 0x49484156454F5054, 3))
+                take(sock, 4)
+                while True:
+                    _, code, length = struct.unpack(">QII", take(sock, 16))
+                    data = take(sock, length)
+                    if code == 3:
+                        for name in (b"one", b"other"):
+                            answer(sock, 3, 2, struct.pack(">I", len(name)) + name)
+                        answer(sock, 3, 1)
+                    elif code == 6 and b"one" in data:
+                        answer(sock, 6, (1 << 31) + 7, b"it has to be opened again")
+                    elif code == 6:
+                        answer(sock, 6, 3, struct.pack(">HQH", 0, 8 * MIB, 1))
+                        answer(sock, 6, 1)
+                    else:
+                        return
+        server = threading.Thread(target=work, daemon=True)
+        server.start()
+        listed = loligo("nbd", "list", "127.0.0.1:%d" % refusing.getsockname()[1])
+        server.join(20)
+        refusing.close()
+        self.assertRegex(listed, r"one +- +it has to be opened again\nother +8 MiB")
+
     def test_every_request(self):
         loligo("rbd", "create", "every", "--size", "24M")
         with Serve("rbd/every") as s:
@@ -823,6 +902,21 @@ os.kill(os.getpid(), signal.SIGKILL)
 
 
 class Bench(unittest.TestCase):
+    def test_a_load_that_is_told_to_stop_closes_its_image(self):
+        """Its lock and its watch stayed: the next who wrote waited half a minute, and fenced the dead off."""
+        loligo("rbd", "create", "stopped", "--size", "16M")
+        job = subprocess.Popen([LOLIGO, "bench", "rbd", "stopped", "--rw=randwrite", "--runtime=600"], text=True,
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=dict(os.environ, CEPH_CONF=c.conf))
+
+        def locked():
+            return json.loads(c.run("rbd", "lock", "ls", "stopped", "--format", "json").stdout)
+        c.wait(locked, 30, "it writes")
+        job.send_signal(signal.SIGINT)
+        _, said = job.communicate(timeout=30)
+        self.assertEqual((job.returncode, "told to stop" in said), (1, True), said)
+        self.assertFalse(locked())
+        self.assertFalse(json.loads(c.run("rbd", "status", "stopped", "--format", "json").stdout)["watchers"])
+
     def test_a_load_in_fio_s_words(self):
         loligo("rbd", "create", "load", "--size", "16M")
         told = json.loads(loligo("bench", "rbd", "load", "--rw=randrw", "--rwmixread=30", "--bs=4k", "--iodepth=16",

@@ -86,6 +86,11 @@ impl Results {
     }
 }
 
+/// The size of the OSDs for single writes: what the load's have, which may be told, if that is more.
+fn single_osd_size(load: &LongtermArgs) -> u64 {
+    micro::OSD_SIZE.max(load.osd_bytes())
+}
+
 /// What the experiment stands on.
 struct Plan<'a> {
     host: &'a Host,
@@ -115,7 +120,7 @@ impl Plan<'_> {
                 if !is_done && !found.has_failed(backend, SINGLE) {
                     let shape = Shape {
                         backend,
-                        osd_size: micro::OSD_SIZE.max(self.load.osd_bytes()),
+                        osd_size: single_osd_size(&self.load),
                         disk: DiskKind::Xfs,
                         log_unit: self.load.common.log_unit,
                         pgs: 1,
@@ -180,13 +185,15 @@ pub(crate) fn run(args: &CompareArgs, host: &Host) -> Result<(), LabError> {
     let old = results::read_kept(&path, load.common.anew)?;
     // Without Ceph first and with it then is one experiment that goes on.
     let before = old.as_ref().map(|old| old["conditions"]["ceph"].clone());
+    let mut single_writes = micro::conditions(DiskKind::Xfs, &load.common);
+    single_writes["osd_bytes"] = json!(single_osd_size(&load));
     let plan = Plan {
         host,
         sizes: request_sizes(&args.sizes)?,
         conditions: json!({
             "experiment": "compare",
             "ceph": version.map_or(before.unwrap_or_default(), Value::String),
-            "single_writes": micro::conditions(DiskKind::Xfs, &load.common),
+            "single_writes": single_writes,
             "many_writes": longterm::conditions(&load),
         }),
         machine: machine::sheet(&data),

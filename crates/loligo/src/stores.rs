@@ -163,6 +163,25 @@ pub(crate) async fn open(env: &Env, config: &Rc<Config>) -> Result<Rc<dyn Object
     open_as(env, config, &kind(config)).await
 }
 
+/// The store of an OSD that is stopped, opened to be looked at and changed.
+pub(crate) async fn open_offline(
+    env: &Env,
+    config: &Rc<Config>,
+) -> Result<Rc<dyn ObjectStore>, Failure> {
+    match is_in_memory(config) {
+        true => Ok(Rc::new(open_in_memory(config)?.keep_saved())),
+        false => open(env, config).await,
+    }
+}
+
+fn open_in_memory(config: &Config) -> Result<MemStore, Failure> {
+    let path = saved_path(config);
+    if !path.exists() {
+        return Err(gone(config));
+    }
+    MemStore::open(&path, config.uint("bluestore_block_size")).map_err(|e| failed(&path, &e))
+}
+
 async fn open_as(
     env: &Env,
     config: &Rc<Config>,
@@ -170,13 +189,7 @@ async fn open_as(
 ) -> Result<Rc<dyn ObjectStore>, Failure> {
     let size = config.uint("bluestore_block_size");
     match kind {
-        "memstore" => {
-            let path = saved_path(config);
-            if !path.exists() {
-                return Err(gone(config));
-            }
-            Ok(Rc::new(MemStore::open(&path, size).map_err(|e| failed(&path, &e))?))
-        }
+        "memstore" => Ok(Rc::new(open_in_memory(config)?)),
         "inkstore" => {
             let path = block_path(config);
             let device = open_device(env, &path, None)?;

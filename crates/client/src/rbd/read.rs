@@ -5,7 +5,7 @@ use futures_util::future::join_all;
 use types::{BufferList, Errno};
 
 use super::image::{Image, View};
-use super::object_map::{NONEXISTENT, PENDING};
+use super::object_map::NONEXISTENT;
 use super::striping::ObjectExtent;
 use crate::ClientError;
 
@@ -151,7 +151,8 @@ impl Image {
         // Extents come by object; stretches are wanted in the order of the image.
         let mut pieces = Vec::new();
         for extent in view.header.layout.extents(offset, len) {
-            let here = !matches!(state(extent.object)?, NONEXISTENT | PENDING);
+            // One whose removal was begun may be there still.
+            let here = state(extent.object)? != NONEXISTENT;
             let beneath = view.prefix(extent.object, view.overlap) > extent.offset;
             pieces.extend(extent.pieces.iter().map(|(at, len)| (*at, *len, here || beneath)));
         }

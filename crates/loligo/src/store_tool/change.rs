@@ -8,6 +8,7 @@ use std::rc::Rc;
 use denc::Denc;
 use store::{ObjectStore, StoreError, Transaction};
 use types::osd::ObjectInfo;
+use types::pg::NO_SHARD;
 
 use super::failed;
 use super::select::find;
@@ -49,6 +50,8 @@ pub(super) async fn set_bytes(
         t.write(&cid, &oid, 0, bytes);
     }
     match store.getattr(&cid, &oid, INFO.as_bytes()).await {
+        // A shard's size is not its object's, of which the info tells.
+        Ok(_) if oid.shard != NO_SHARD => {}
         Ok(info) => {
             let mut info = ObjectInfo::from_bytes(&info).map_err(|e| {
                 Failure::new(format!("the info of {object} is damaged ({e}): nothing was changed"))
@@ -135,4 +138,45 @@ pub(super) async fn rm_omap(
     let mut t = Transaction::new();
     t.omap_rmkeys(&cid, &oid, [key.into()]);
     submit(store, t).await
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use store::CollId;
+    use store::memstore::MemStore;
+    use types::{GhObject, HObject, NOSNAP, ObjectLocator};
+
+    use super::*;
+
+    /// The info of a shard took the shard's size for the object's: clients saw a part of it, and recovery brought that to
+    /// other shards.
+    #[test]
+    fn a_shard_does_not_change_the_size_of_its_object() {
+        env::real::Runtime::new().unwrap().block_on(|_| async move {
+            let store: Rc<dyn ObjectStore> = Rc::new(MemStore::new(1 << 20));
+            let file = std::env::temp_dir().join(format!("loligo-shard-{}", std::process::id()));
+            std::fs::write(&file, [2; 5000]).unwrap();
+            for (pg, shard, size) in [("2.0s1", 1, 16_384), ("2.0", NO_SHARD, 5000)] {
+                let CollId::Pg(pgid) = super::super::select::pg_collection(pg).unwrap() else {
+                    panic!("{pg}")
+                };
+                let cid = CollId::Pg(pgid);
+                let locator = ObjectLocator { pool: 2, ..ObjectLocator::default() };
+                let hobj = HObject::new(format!("of {pg}"), &locator, NOSNAP);
+                let oid = GhObject { shard, ..GhObject::from(hobj.clone()) };
+                let info = ObjectInfo { size: 16_384, ..ObjectInfo::new(hobj) };
+                let mut t = Transaction::new();
+                t.mkcoll(&cid, 0);
+                t.write(&cid, &oid, 0, Bytes::from(vec![1; 8192]));
+                t.setattr(&cid, &oid, INFO, info.to_bytes());
+                store.submit(t).await.unwrap();
+                set_bytes(&store, &format!("of {pg}"), Some(&file)).await.unwrap();
+                let info = store.getattr(&cid, &oid, INFO.as_bytes()).await.unwrap();
+                assert_eq!(ObjectInfo::from_bytes(&info).unwrap().size, size, "{pg}");
+                assert_eq!(store.stat(&cid, &oid).await.unwrap().size, 5000);
+            }
+            std::fs::remove_file(&file).unwrap();
+        });
+    }
 }

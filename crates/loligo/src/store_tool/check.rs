@@ -45,7 +45,7 @@ pub(super) async fn fsck(
         report.errors.len(),
         report.repaired
     );
-    context.tell(&value, &text);
+    context.tell_change(&value, &text);
     match left {
         0 => Ok(()),
         _ if repair => Err(Failure::new(format!(

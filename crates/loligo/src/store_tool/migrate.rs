@@ -163,7 +163,7 @@ pub(super) async fn migrate(context: &Context, to: &str, keep_old: bool) -> Resu
     if let Some(path) = kept {
         text += &format!("\nthe old store is in {}", path.display());
     }
-    context.tell(&value, &text);
+    context.tell_change(&value, &text);
     Ok(())
 }
 

@@ -25,7 +25,7 @@ use store::{ObjectStore, StoreError};
 use self::cli::{PlaceArgs, StoreArgs, StoreCommand};
 use crate::failure::Failure;
 use crate::layout::{Layout, same_place};
-use crate::output::show;
+use crate::output::{show, tell};
 use crate::{daemon, logging, stores};
 
 /// Where a cluster is if nobody says.
@@ -54,6 +54,14 @@ impl Context {
         match self.json {
             true => show!("{value:#}"),
             false => show!("{text}"),
+        }
+    }
+
+    /// The same of a change, which is not given up because nobody reads what came of it.
+    fn tell_change(&self, value: &Value, text: &str) {
+        match self.json {
+            true => tell!("{value:#}"),
+            false => tell!("{text}"),
         }
     }
 }
@@ -143,7 +151,7 @@ pub(crate) fn run(args: StoreArgs) -> Result<(), Failure> {
         if let StoreCommand::Migrate { to, keep_old } = &command {
             return migrate::migrate(&context, to, *keep_old).await;
         }
-        let store = stores::open(&context.env, &context.config).await?;
+        let store = stores::open_offline(&context.env, &context.config).await?;
         let result = perform(&context, &store, command).await;
         let closed = store.close().await.map_err(|e| failed(&e));
         result.and(closed)

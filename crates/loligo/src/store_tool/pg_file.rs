@@ -119,6 +119,6 @@ pub(super) async fn import(
         moved.epoch,
         context.name()
     );
-    context.tell(&described(context, &moved, file), &text);
+    context.tell_change(&described(context, &moved, file), &text);
     Ok(())
 }

@@ -6,14 +6,12 @@ use serde_json::{Value, json};
 use store::transfer::Objects;
 use store::{CollId, ObjectStore, StoreError};
 use types::hobject::{GhObject, HObject, NO_GEN};
-use types::pg::SpgId;
+use types::pg::{NO_SHARD, SpgId};
 
 use crate::failure::Failure;
 
 /// Objects of one name that an error tells.
 const CANDIDATES_MAX: usize = 10;
-/// Shard of a replicated pool.
-const NO_SHARD: i8 = -1;
 
 /// A collection and an object in it.
 pub(super) type Place = (CollId, GhObject);

@@ -89,6 +89,15 @@ impl MemStore {
         Ok(store)
     }
 
+    /// What was saved stays until it is saved anew when it is closed: for who changes a store that
+    /// nobody is served from, and may be ended in the middle of it.
+    pub fn keep_saved(self) -> MemStore {
+        if let Some(saved) = &mut self.state.borrow_mut().saved {
+            saved.keep();
+        }
+        self
+    }
+
     /// What is counted as used, and what the objects have.
     #[cfg(test)]
     pub(crate) fn counted(&self) -> (u64, u64) {

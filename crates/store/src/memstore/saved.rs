@@ -28,12 +28,14 @@ pub(super) struct Saved {
     path: PathBuf,
     /// Whether the file is what the store is.
     is_there: bool,
+    /// Whether an outdated file stays until there is another.
+    keeps: bool,
 }
 
 impl Saved {
     /// What will be saved there when the store is closed.
     pub(super) fn at(path: &Path) -> Saved {
-        Saved { path: path.to_owned(), is_there: false }
+        Saved { path: path.to_owned(), is_there: false, keeps: false }
     }
 
     /// Reads a store into an empty one.
@@ -58,15 +60,20 @@ impl Saved {
             }
         }
         state.used = state.all();
-        Ok(Saved { path: path.to_owned(), is_there: true })
+        Ok(Saved { path: path.to_owned(), is_there: true, keeps: false })
+    }
+
+    /// What is there stays until the store is closed, whatever changes.
+    pub(super) fn keep(&mut self) {
+        self.keeps = true;
     }
 
     /// The store is about to change.
     pub(super) fn outdate(&mut self) -> io::Result<()> {
-        if self.is_there {
+        if self.is_there && !self.keeps {
             fs::remove_file(&self.path)?;
-            self.is_there = false;
         }
+        self.is_there = false;
         Ok(())
     }
 

@@ -686,9 +686,22 @@ fn memory_is_saved_when_it_is_closed_and_only_then() {
         let (used, all) = store.counted();
         assert_eq!(used, all);
         let whole = std::fs::read(&path).unwrap();
-        // One that has changed is not what was saved.
         let mut t = Transaction::new();
         t.mkcoll(&pg(77), 0);
+        // `loligo store` lost all of it when it was interrupted.
+        let tool = MemStore::open(&path, 16 << 20).unwrap().keep_saved();
+        tool.submit(t.clone()).await.unwrap();
+        drop(tool);
+        let unchanged = MemStore::open(&path, 16 << 20).unwrap();
+        assert_eq!(model.compare(&unchanged).await, Ok(()));
+        let tool = unchanged.keep_saved();
+        tool.submit(t.clone()).await.unwrap();
+        tool.close().await.unwrap();
+        let changed = MemStore::open(&path, 16 << 20).unwrap();
+        assert!(changed.collections().await.unwrap().contains(&pg(77)));
+        // One that has changed is not what was saved.
+        let mut t = Transaction::new();
+        t.mkcoll(&pg(78), 0);
         store.submit(t).await.unwrap();
         drop(store);
         assert!(matches!(MemStore::open(&path, 16 << 20), Err(StoreError::Format(_))));

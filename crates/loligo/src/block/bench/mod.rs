@@ -151,7 +151,9 @@ fn job_thread(
         let work = async {
             let client = connect(&env, &cluster).await?;
             let result = match &place {
-                Place::Image(image) => on_image(&env, &client, image, &load, number, progress).await,
+                Place::Image(image) => {
+                    on_image(&env, &client, image, &load, number, progress).await
+                }
                 Place::Pool { pool: name, object_size, prefix } => {
                     let io = pool(&client, name, "").await?;
                     let prefix = format!("{prefix}.{number}");
@@ -162,23 +164,35 @@ fn job_thread(
             client.shutdown();
             result
         };
-        match &place {
-            Place::Image(_) => work.await,
-            Place::Pool { prefix, .. } => {
-                let cut_off = cut_off(&env);
-                futures_util::pin_mut!(work, cut_off);
-                match select(work, cut_off).await {
-                    Either::Left((result, _)) => result,
-                    Either::Right(_) => Err(Failure::new(format!(
-                        "told to stop, and the cluster does not answer: objects {prefix}.* may be left"
-                    ))),
-                }
+        let cut_off = cut_off(&env);
+        futures_util::pin_mut!(work, cut_off);
+        let left = match &place {
+            Place::Image(image) => format!("{image} is not closed"),
+            Place::Pool { prefix, .. } => format!("objects {prefix}.* may be left"),
+        };
+        match select(work, cut_off).await {
+            Either::Left((result, _)) => result,
+            Either::Right(_) => {
+                Err(Failure::new(format!("told to stop, and the cluster does not answer: {left}")))
             }
         }
     })
 }
 
-/// Ends some time after the process was told to: so long objects are removed.
+/// Whether the process has been told to end.
+fn told_to_end(env: &Env) -> Rc<Cell<bool>> {
+    let told = Rc::new(Cell::new(false));
+    env.go({
+        let (env, told) = (env.clone(), told.clone());
+        async move {
+            env.termination().await;
+            told.set(true);
+        }
+    });
+    told
+}
+
+/// Ends some time after the process was told to: so long objects are removed, and images closed.
 async fn cut_off(env: &Env) {
     const REMOVING_MAX: Duration = Duration::from_secs(30);
     env.termination().await;
@@ -210,6 +224,7 @@ async fn on_image(
     number: u64,
     progress: Arc<Progress>,
 ) -> Result<Tally, Failure> {
+    let told = told_to_end(env);
     let image = open(client, spec, reads_only(load)).await?;
     if load.numjobs > 1 && !reads_only(load) && image.wants_lock() {
         let _ = image.close().await;
@@ -226,8 +241,11 @@ async fn on_image(
     };
     let range = (number * blocks, blocks);
     let target = Target::Image(image.clone());
-    let tally = run_job(env, target, load, range, number, progress, Rc::default()).await;
+    let tally = run_job(env, target, load, range, number, progress, told.clone()).await;
     image.close().await.map_err(|e| said(spec, e))?;
+    if told.get() {
+        return Err(Failure::new(format!("told to stop: {spec} is closed")));
+    }
     Ok(tally)
 }
 
@@ -252,14 +270,7 @@ impl Objects {
         let size = load.size.unwrap_or(RADOS_SIZE).next_multiple_of(self.size);
         let names: Vec<String> =
             (0..size / self.size).map(|n| format!("{}.{n:x}", self.prefix)).collect();
-        let told = Rc::new(Cell::new(false));
-        env.go({
-            let (env, told) = (env.clone(), told.clone());
-            async move {
-                env.termination().await;
-                told.set(true);
-            }
-        });
+        let told = told_to_end(env);
         let prepared = match load.rw {
             Pattern::Write | Pattern::Randwrite => Ok(()),
             // Something to read.

@@ -13,6 +13,8 @@ use super::wire::{
     PAYLOAD_MAX, PREFERRED_BLOCK, answer, info, option,
 };
 
+/// Why an image that others have taken is not given out.
+const REOPEN: &str = "the image has to be opened again";
 /// Bytes of an option's data; more is refused (names have 4096 at most).
 const OPTION_MAX: u32 = 64 << 10;
 /// Options of one client; who haggles longer is sent away.
@@ -98,6 +100,10 @@ impl Haggling<'_> {
                     let name = String::from_utf8_lossy(&data);
                     return Err(End::Malformed(format!("there is no export {name:?}")));
                 };
+                // This option has no answer that refuses.
+                if export.image.is_fenced() {
+                    return Err(End::Malformed(format!("{}: {REOPEN}", export.name)));
+                }
                 let mut reply = BytesMut::new();
                 reply.put_u64(export.size());
                 reply.put_u16(export.flags(self.structured));
@@ -175,7 +181,7 @@ impl Haggling<'_> {
             return Ok(None);
         };
         if export.image.is_fenced() {
-            self.reply(code, answer::ERR_SHUTDOWN, b"the image has to be opened again").await?;
+            self.reply(code, answer::ERR_SHUTDOWN, REOPEN.as_bytes()).await?;
             return Ok(None);
         }
         let mut main = BytesMut::new();

@@ -55,7 +55,7 @@ async fn list(env: &Env, server: &str) -> Result<(), Failure> {
     asking.stream.send(vec![Bytes::copy_from_slice(&flags.to_be_bytes())]).await?;
     let mut names = Vec::new();
     asking.send(option::LIST, &[]).await?;
-    while let Some((kind, mut data)) = asking.answer(option::LIST).await? {
+    while let Some((kind, mut data)) = asking.answer(option::LIST).await?? {
         if kind == answer::SERVER && data.len() >= 4 {
             let len = (data.get_u32() as usize).min(data.len());
             names.push(data.split_to(len));
@@ -72,7 +72,16 @@ async fn list(env: &Env, server: &str) -> Result<(), Failure> {
         ask.put_u16(0);
         asking.send(option::INFO, &ask).await?;
         let text = String::from_utf8_lossy(&name).into_owned();
-        while let Some((kind, mut data)) = asking.answer(option::INFO).await? {
+        loop {
+            let (kind, mut data) = match asking.answer(option::INFO).await? {
+                Ok(Some(answer)) => answer,
+                Ok(None) => break,
+                // Of this one it tells nothing; the others can be used.
+                Err(Refusal(why)) => {
+                    show!("{text:<40} {:>12}  {why}", "-");
+                    break;
+                }
+            };
             if kind == answer::INFO && data.len() >= 12 && data.get_u16() == info::EXPORT {
                 let (size, flags) = (data.get_u64(), data.get_u16());
                 let can = export_flags::NAMES.iter().filter(|(bit, _)| flags & bit != 0);
@@ -83,6 +92,15 @@ async fn list(env: &Env, server: &str) -> Result<(), Failure> {
     }
     asking.send(option::ABORT, &[]).await?;
     Ok(())
+}
+
+/// Why a server refuses.
+struct Refusal(String);
+
+impl From<Refusal> for Failure {
+    fn from(Refusal(why): Refusal) -> Failure {
+        Failure::new(format!("the server refuses to list: {why}"))
+    }
 }
 
 struct Asking {
@@ -100,8 +118,11 @@ impl Asking {
         Ok(self.stream.send(vec![ask.freeze()]).await?)
     }
 
-    /// The next answer; `None` for the last.
-    async fn answer(&mut self, code: u32) -> Result<Option<(u32, Bytes)>, Failure> {
+    /// The next answer, `None` for the last; or that it is refused.
+    async fn answer(
+        &mut self,
+        code: u32,
+    ) -> Result<Result<Option<(u32, Bytes)>, Refusal>, Failure> {
         let incoming = &mut self.incoming;
         let (magic, of) = (incoming.u64().await?, incoming.u32().await?);
         let (kind, len) = (incoming.u32().await?, incoming.u32().await?);
@@ -109,13 +130,12 @@ impl Asking {
             return Err(Failure::new("the server's answer is not NBD's"));
         }
         let data = incoming.take(len as usize).await?;
-        match kind {
+        Ok(match kind {
             answer::ACK => Ok(None),
             kind if kind & 1 << 31 != 0 => {
-                let why = String::from_utf8_lossy(&data);
-                Err(Failure::new(format!("the server refuses option {code}: {why}")))
+                Err(Refusal(String::from_utf8_lossy(&data).into_owned()))
             }
             kind => Ok(Some((kind, data))),
-        }
+        })
     }
 }

@@ -3,6 +3,7 @@
 use std::rc::Rc;
 use std::time::Duration;
 
+use client::Client;
 use client::rbd::Image;
 use env::{Env, Listener, Stream};
 use futures_util::future::{Either, join_all, select};
@@ -66,24 +67,37 @@ pub(super) fn run(cluster: ClusterArgs, args: NbdServeArgs) -> Result<(), Failur
     env::real::Runtime::new()?.block_on(|env: Env| async move {
         let client = connect(&env, &cluster).await?;
         let mut exports = Vec::new();
-        for spec in &args.images {
-            let image = open(&client, spec, args.read_only).await?;
-            exports.push(Rc::new(Export { name: spec.to_string(), image }));
-        }
-        let (listener, place) = listen(&env, &args)?;
-        for export in &exports {
-            tell!("nbd: {} ({} bytes) at {place}", export.name, export.size());
-            tell_of_resizes(&env, &export.image, RESIZED);
-        }
-        let exports: Rc<[Rc<Export>]> = exports.into();
-        let ended = accept_until_over(&env, listener, exports.clone()).await;
+        let ended = serve_images(&env, &client, &args, &mut exports).await;
+        // Whatever was opened, however it ended: a watch that is left holds others up for 30 s.
         join_all(exports.iter().map(|export| close(&env, &export.image, &export.name))).await;
         client.shutdown();
-        if let Some(path) = &args.socket {
-            let _ = std::fs::remove_file(path);
-        }
         ended
     })
+}
+
+/// Opens the images, which are added to `exports`, and serves them.
+async fn serve_images(
+    env: &Env,
+    client: &Client,
+    args: &NbdServeArgs,
+    exports: &mut Vec<Rc<Export>>,
+) -> Result<(), Failure> {
+    for spec in &args.images {
+        let image = open(client, spec, args.read_only).await?;
+        exports.push(Rc::new(Export { name: spec.to_string(), image }));
+    }
+    let (listener, place) = listen(env, args)?;
+    for export in exports.iter() {
+        tell!("nbd: {} ({} bytes) at {place}", export.name, export.size());
+        tell_of_resizes(env, &export.image, RESIZED);
+    }
+    let ended = accept_until_over(env, listener.clone(), exports.as_slice().into()).await;
+    // While it is ours: closing takes its time, and a successor may have its own there by then.
+    if let Some(path) = &args.socket {
+        let _ = std::fs::remove_file(path);
+    }
+    drop(listener);
+    ended
 }
 
 fn listen(env: &Env, args: &NbdServeArgs) -> Result<(Rc<dyn Listener>, String), Failure> {

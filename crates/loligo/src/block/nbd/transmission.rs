@@ -211,8 +211,12 @@ impl Link {
     async fn status(&self, request: &Request) -> Result<Done, ClientError> {
         let image = &self.export.image;
         if !image.is_read_only() && !image.is_lock_owner() && image.wants_lock() {
-            // The object map is true only for the lock's owner.
-            image.lock().await?;
+            // The object map is true only for the lock's owner. Who does not give the lock away
+            // can be read from all the same: then no map is known.
+            match image.lock().await {
+                Ok(()) | Err(ClientError::Errno(Errno::EBUSY | Errno::EROFS)) => {}
+                Err(e) => return Err(e),
+            }
         }
         let len = u64::from(request.len).min(STATUS_MAX);
         let known = image.allocation(request.offset, len).unwrap_or_else(|| vec![(len, true)]);
