@@ -6,6 +6,7 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 use sim::{Kill, World};
 use simtest::{Cluster, Plan};
+use types::{PgId, SnapContext};
 
 /// So short that whoever comes anew needs a backfill.
 const SHORT_LOGS: &str = "osd_min_pg_log_entries = 3\n\
@@ -186,4 +187,64 @@ fn what_was_copied_in_another_interval_is_not_degraded() {
         cluster.wait_until_clean(&admin, LIMIT).await;
         cluster.compare_replicas(&admin).await;
     });
+}
+
+/// A PG came back to an OSD that was still removing its copy, which takes minutes on a large one (`osd out`, clean, `osd in`): it served
+/// nobody until that had ended. What is left of the copy counts as nothing now, and goes while the PG serves and is backfilled.
+#[test]
+fn a_pg_that_comes_back_does_not_wait_for_its_copys_removal() {
+    const OBJECTS: usize = 400;
+    for seed in 36..40 {
+        let world = World::new(seed);
+        let plan = Plan { size: 2, min_size: 1, options: SHORT_LOGS.to_owned(), ..Plan::default() };
+        let cluster = Cluster::make(&world.control(), plan);
+        world.run_until(async move {
+            let world = cluster.world().clone();
+            let admin = cluster.start().await;
+            cluster.create_pool(&admin, 1).await;
+            let io = admin.io_ctx("p").await.unwrap();
+            let name = |n: usize| format!("o{n}");
+            for n in 0..OBJECTS {
+                io.write_full(name(n), Bytes::from_static(b"old")).await.unwrap();
+            }
+            let snap = admin.selfmanaged_snap_create(io.pool_id()).await.unwrap();
+            let later = io.clone().with_snap_context(SnapContext { seq: snap, snaps: vec![snap] });
+            for n in 0..OBJECTS / 4 {
+                later.write_full(name(n), Bytes::from_static(b"newer")).await.unwrap();
+            }
+            let limit = Duration::from_secs(60);
+            cluster.wait_until_clean(&admin, limit).await;
+            let pgid = PgId::new(u64::try_from(io.pool_id()).unwrap(), 0);
+            let acting = admin.osdmap().pg_to_up_acting(pgid).acting;
+            // The primary or the other.
+            let leaves = acting[usize::try_from(seed % 2).unwrap()];
+            let leaver = u32::try_from(leaves).unwrap();
+            let ids = json!([leaves.to_string()]);
+            cluster.command(&admin, json!({"prefix": "osd out", "ids": ids})).await;
+            let removing = async || {
+                let ask = json!({"prefix": "perf dump", "format": "json"}).to_string();
+                let answer = admin.osd_command(leaves, ask, Bytes::new()).await.unwrap();
+                let json: Value = serde_json::from_slice(&answer.outb).unwrap();
+                json["osd"]["numpg_removing"].as_u64().unwrap()
+            };
+            // Eight batches, and the listing of each takes a second or so.
+            cluster.slow_reads(leaver, Duration::from_secs(2));
+            let begins = async {
+                while removing().await == 0 {
+                    world.sleep(Duration::from_millis(20)).await;
+                }
+            };
+            cluster.in_time(&admin, "the copy goes", limit, begins).await;
+            cluster.command(&admin, json!({"prefix": "osd in", "ids": ids})).await;
+            let write = later.write_full(name(0), Bytes::from_static(b"newest"));
+            cluster.in_time(&admin, "a write", Duration::from_secs(4), write).await.unwrap();
+            cluster.slow_reads(leaver, Duration::ZERO);
+            cluster.wait_until_clean(&admin, limit).await;
+            assert_eq!(admin.osdmap().pg_to_up_acting(pgid).acting, acting);
+            assert_eq!(io.read(name(0), 0, 0).await.unwrap(), &b"newest"[..]);
+            admin.selfmanaged_snap_remove(io.pool_id(), snap).await.unwrap();
+            world.sleep(Duration::from_secs(30)).await;
+            cluster.compare_replicas(&admin).await;
+        });
+    }
 }

@@ -190,6 +190,9 @@ pub struct Osd {
     pub(crate) boot_epoch: Cell<Epoch>,
     pub(crate) up_epoch: Cell<Epoch>,
     pub(crate) pgs: RefCell<BTreeMap<SpgId, pgs::Slot>>,
+    /// Collections without a PG, of copies whose removal was stopped because the PG came back, with
+    /// their bits: until it is made there.
+    leftovers: RefCell<BTreeMap<SpgId, u32>>,
     pub(crate) waiting_for_map: RefCell<BTreeMap<Epoch, VecDeque<dispatch::Parked>>>,
     map_queue: RefCell<VecDeque<messages::MOSDMap>>,
     map_task: Cell<bool>,
@@ -368,6 +371,7 @@ impl Osd {
             boot_epoch: Cell::new(0),
             up_epoch: Cell::new(0),
             pgs: RefCell::default(),
+            leftovers: RefCell::default(),
             waiting_for_map: RefCell::default(),
             map_queue: RefCell::default(),
             map_task: Cell::new(false),

@@ -13,6 +13,7 @@ use super::{Osd, OsdError};
 use crate::pg::host::Host;
 use crate::pg::peering::{PeerMessage, Peering};
 use crate::pg::persist::{self, LoadError};
+use crate::pg::removal::Deleted;
 use crate::pg::split::spans;
 use crate::pg::wire::{self, Decoded};
 use crate::pg::{self, Pg};
@@ -29,9 +30,15 @@ pub(crate) enum Slot {
     Ready(Rc<Pg>),
     /// Its maps are being read.
     Starting(Waiting),
-    /// Its objects are being removed; what peers say meanwhile waits (at most
-    /// [`REMOVING_MAX`] messages).
-    Removing(Vec<(OsdId, Decoded)>),
+    /// Its objects are being removed.
+    Removing(Removing),
+}
+
+/// A copy that goes.
+pub(crate) struct Removing {
+    pg: Rc<Pg>,
+    /// What peers say meanwhile waits (at most [`REMOVING_MAX`] messages).
+    messages: Vec<(OsdId, Decoded)>,
 }
 
 impl Slot {
@@ -276,22 +283,42 @@ impl Osd {
         Ok(())
     }
 
-    /// Takes a copy away, in the background.
+    /// Takes a copy away, in the background. If the PG comes back meanwhile, a copy is made of what is
+    /// left: one that has nothing, whose objects go while it is backfilled.
     pub(super) fn remove(self: &Rc<Osd>, pg: &Rc<Pg>) {
         let pgid = pg.pgid();
-        self.pgs.borrow_mut().insert(pgid, Slot::Removing(Vec::new()));
+        let removing = Removing { pg: pg.clone(), messages: Vec::new() };
+        self.pgs.borrow_mut().insert(pgid, Slot::Removing(removing));
+        let generation = pg.begin_deletion();
         let (osd, pg) = (self.clone(), pg.clone());
         self.env.go(async move {
-            if !pg.delete().await && !osd.is_stopping() {
+            let ended = match pg.delete(generation).await {
+                Deleted::All => true,
+                Deleted::Stopped if osd.may_be_made_of(&pg) => {
+                    osd.leftovers.borrow_mut().insert(pgid, pg.collection_bits());
+                    true
+                }
+                // It has split or gone since it came back.
+                Deleted::Stopped => osd.remove_collection(&CollId::Pg(pgid)).await.is_ok(),
+                Deleted::Failed => false,
+            };
+            if !ended && !osd.is_stopping() {
                 tracing::error!("pg {pgid}: its copy could not be removed");
             }
             let slot = osd.pgs.borrow_mut().remove(&pgid);
-            if let Some(Slot::Removing(messages)) = slot {
+            if let Some(Slot::Removing(Removing { messages, .. })) = slot {
                 for (from, m) in messages {
                     osd.on_peering(from, m);
                 }
             }
         });
+    }
+
+    /// Whether a copy can be made of what is left of one: if its collection is for the same objects.
+    fn may_be_made_of(&self, pg: &Pg) -> bool {
+        let (map, pgid) = (self.current_map(), pg.pgid().pgid);
+        let pg_num = map.pool(pgid.pool_id()).map(|pool| pool.pg_num);
+        map.pg_exists(pgid) && pg_num.map(|n| pgid.split_bits(n)) == Some(pg.collection_bits())
     }
 
     /// The monitor wants PGs made.
@@ -368,21 +395,30 @@ impl Osd {
         }
         maps.retain(|m| m.pg_exists(pgid.pgid));
         let Some(first) = maps.first().cloned() else { return };
-        let core = Peering::create(
+        let mut core = Peering::create(
             PgShard::new(self.whoami, pgid.shard),
             pgid,
             Pg::settings(&self.config, self.pgs.borrow().len()),
             pg::mapping_of(&first, pgid),
             first.epoch,
             birth.history,
-            birth.past,
+            birth.past.clone(),
         );
+        let left = self.leftovers.borrow_mut().remove(&pgid);
+        if left.is_some() {
+            // What is there counts for nothing.
+            core.info.last_backfill = HObject::min();
+        }
         let pg = Pg::new(self.host(), core, first);
         for map in &maps[1..] {
             pg.advance_quietly(map);
         }
         let mut t = Transaction::new();
-        pg.make_collection(&mut t);
+        match left {
+            None => pg.make_collection(&mut t),
+            Some(bits) if bits == pg.collection_bits() => pg.make_meta(&mut t),
+            Some(_) => return self.make_anew(pgid, birth, maps, waiting),
+        }
         let committed = self.store.submit(t);
         let osd = self.clone();
         self.env.go(async move {
@@ -396,6 +432,27 @@ impl Osd {
         for with in waiting {
             with(&pg);
         }
+    }
+
+    /// Makes a PG once what is left of a copy that was for more objects is gone.
+    fn make_anew(
+        self: &Rc<Osd>,
+        pgid: SpgId,
+        birth: Birth,
+        maps: Vec<Rc<OsdMap>>,
+        waiting: Waiting,
+    ) {
+        self.pgs.borrow_mut().insert(pgid, Slot::Starting(waiting));
+        let osd = self.clone();
+        self.env.go(async move {
+            if let Err(e) = osd.remove_collection(&CollId::Pg(pgid)).await {
+                return osd.fail(format!("cannot remove what is left of pg {pgid}: {e}"));
+            }
+            let slot = osd.pgs.borrow_mut().remove(&pgid);
+            if let Some(Slot::Starting(waiting)) = slot {
+                osd.make(pgid, birth, maps, waiting);
+            }
+        });
     }
 
     /// Runs something with a PG: now, when it is made, or not at all (`false`) if it is not here.
@@ -417,11 +474,20 @@ impl Osd {
         if !self.current_map().pg_exists(m.spgid.pgid) {
             return;
         }
-        if let Some(Slot::Removing(messages)) = self.pgs.borrow_mut().get_mut(&m.spgid) {
-            if messages.len() < REMOVING_MAX {
-                messages.push((from, m));
+        if let Some(Slot::Removing(removing)) = self.pgs.borrow_mut().get_mut(&m.spgid) {
+            match &m.message {
+                // None that counts is here: that is answered below.
+                PeerMessage::Query(..) if m.from.is_some() => {}
+                message => {
+                    if matches!(message, PeerMessage::Log(_) | PeerMessage::Notify(..)) {
+                        removing.pg.stop_deletion();
+                    }
+                    if removing.messages.len() < REMOVING_MAX {
+                        removing.messages.push((from, m));
+                    }
+                    return;
+                }
             }
-            return;
         }
         let Decoded { spgid, from: shard, epoch, query_epoch, message } = m;
         let member = shard.map(|shard| PgShard::new(from, shard));
@@ -439,8 +505,9 @@ impl Osd {
                 );
             }
         }
+        let is_absent = || self.pgs.borrow().get(&spgid).is_none_or(Slot::is_going);
         if let PeerMessage::Query(query, _) = &message
-            && !self.pgs.borrow().contains_key(&spgid)
+            && is_absent()
         {
             if let Some(to) = member {
                 self.answer_for_absent(to, spgid, epoch, *query);

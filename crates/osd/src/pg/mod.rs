@@ -27,7 +27,7 @@ mod pull;
 mod push;
 pub mod query;
 pub mod recovery;
-mod removal;
+pub(crate) mod removal;
 mod replica_read;
 pub mod replication;
 pub mod reserve;
@@ -190,8 +190,12 @@ impl Pg {
 
     /// Creates the collection of a PG that is new here, with its first info.
     pub fn make_collection(&self, t: &mut Transaction) {
-        let bits = self.pgid.pgid.split_bits(self.pool().pg_num);
-        t.mkcoll(&self.cid, bits);
+        t.mkcoll(&self.cid, self.collection_bits());
+        self.make_meta(t);
+    }
+
+    /// The same in the collection of a copy that was not removed to the end.
+    pub(crate) fn make_meta(&self, t: &mut Transaction) {
         t.touch(&self.cid, &self.pgmeta);
         self.write_dirty(t);
     }

@@ -8,6 +8,17 @@ use types::{GhObject, HObject};
 
 use super::Pg;
 
+/// What became of a copy that was to be removed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Deleted {
+    /// It is gone.
+    All,
+    /// Some of its objects are in its collection still, and no PG.
+    Stopped,
+    /// The store fails.
+    Failed,
+}
+
 /// Objects removed at a time.
 const REMOVE_BATCH: usize = 64;
 
@@ -70,11 +81,41 @@ impl Pg {
         }
     }
 
-    /// Takes the copy away: objects, then the collection.
-    pub async fn delete(self: &Rc<Pg>) -> bool {
+    /// The copy goes: nothing else is done with it from now on. For [`Pg::delete`].
+    pub(crate) fn begin_deletion(&self) -> u64 {
         self.deleting.set(true);
         self.on_interval_change();
-        let generation = self.generation.get();
+        self.generation.get()
+    }
+
+    /// The PG has come back: what is left of the copy stays.
+    pub(crate) fn stop_deletion(&self) {
+        self.generation.set(self.generation.get() + 1);
+    }
+
+    /// How many bits of objects' hashes those of the collection share.
+    pub(crate) fn collection_bits(&self) -> u32 {
+        self.pgid.pgid.split_bits(self.pool().pg_num)
+    }
+
+    /// Takes the copy away: objects, then the collection. `generation` is that of its beginning.
+    pub(crate) async fn delete(self: &Rc<Pg>, generation: u64) -> Deleted {
+        match self.delete_all(generation).await {
+            true => Deleted::All,
+            false if generation == self.generation.get() => Deleted::Failed,
+            // Without its info it is no copy: it is removed when the OSD starts, if nobody makes one of it.
+            false => {
+                let mut t = Transaction::new();
+                t.remove(&self.cid, &self.pgmeta);
+                match self.host.store().submit(t).await {
+                    Ok(()) => Deleted::Stopped,
+                    Err(_) => Deleted::Failed,
+                }
+            }
+        }
+    }
+
+    async fn delete_all(self: &Rc<Pg>, generation: u64) -> bool {
         // What is left of it after a crash must not pass for a whole copy.
         let mut t = Transaction::new();
         {
