@@ -80,7 +80,8 @@ pub(super) async fn mount(device: &BlockDevice) -> Result<Core, StoreError> {
     device.sync().await?;
     let mut superblock = newest_superblock(device).await?;
     if device.block_len() > superblock.log_align {
-        return damaged("made for a device with smaller sectors");
+        let (store_len, device_len) = (superblock.log_align, device.block_len());
+        return Err(StoreError::Sectors { store_len, device_len });
     }
     // A device that has grown is taken as it is now; nothing on it refers to what has come to it.
     let device_blocks = (device.len() / BLOCK_LEN).min(u32::MAX.into()) as u32;
