@@ -15,7 +15,7 @@ use smallvec::SmallVec;
 use types::hobject::GhObject;
 use types::page_sums::PageSums;
 
-use super::format::{BLOCK_LEN, PAGE_PAYLOAD_LEN, known_data_crc, tells_nothing};
+use super::format::{BLOCK_LEN, PAGE_PAYLOAD_LEN, known_data_crc};
 use super::key_map::Place;
 use super::log::join_writes;
 use super::onode::{AllocHint, BlockPtr, Onode, PatchSource, edges};
@@ -514,7 +514,7 @@ impl Core {
                 let written = bytes.split_to((u64::from(len) * BLOCK_LEN) as usize);
                 for (i, block) in written.chunks_exact(BLOCK_LEN as usize).enumerate() {
                     let crc = known_data_crc(block, sums);
-                    self.pending.data_first |= tells_nothing(crc);
+                    self.pending.data_hash.add(block);
                     ptrs.push(BlockPtr { block: extent.start + i as u32, crc });
                 }
                 let written = for_device(written);
