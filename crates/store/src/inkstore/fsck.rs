@@ -34,7 +34,7 @@ impl FsckReport {
 
 pub(super) async fn fsck(inner: &Rc<Inner>, read_data: bool) -> Result<FsckReport, StoreError> {
     // Blocks freed by what is not yet durable are neither free nor in use.
-    inner.checkpoint().await?;
+    inner.checkpoint(false).await?;
     let mut report = FsckReport::default();
     inner.core.borrow().check_references(&mut report);
     let guard = ReadGuard::begin(inner);

@@ -160,6 +160,8 @@ pub(super) async fn mount(device: &BlockDevice) -> Result<Core, StoreError> {
         estimate_frozen: 0,
         checkpoint_asked: 0,
         checkpoints_begun: 0,
+        base_asked: false,
+        base_begun: 0,
         checkpoints_done: 0,
         readers: BTreeSet::new(),
         next_reader: 1,
