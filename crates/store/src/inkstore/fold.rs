@@ -430,7 +430,8 @@ mod tests {
                 store.submit(t).await.unwrap();
             }
             let bound = PATCHES_IN_ALL_MAX as usize + (1 + SMALL as usize) * INLINE_MAX;
-            assert!(PATCHES_IN_ALL_MAX < 400 * 900, "the small ones alone are more than that");
+            // The small ones alone are more than that.
+            const { assert!(PATCHES_IN_ALL_MAX < SMALL * 900) };
             all_folded(&store).await;
             assert_eq!(patch_bytes(&store), SMALL as usize * 908, "what is small stays");
             for n in 2..2 + OBJECTS {
