@@ -52,6 +52,13 @@ pub enum StoreError {
         /// Its length in bytes now.
         device_len: u64,
     },
+    /// The store was made for smaller sectors than the device has (EIO).
+    Sectors {
+        /// What the store writes, in bytes.
+        store_len: u32,
+        /// What the device takes, in bytes.
+        device_len: u32,
+    },
     /// What is on the device is no store of this kind, or is damaged (EIO).
     Format(&'static str),
     /// The store is closed (ESHUTDOWN).
@@ -73,6 +80,7 @@ impl StoreError {
             | StoreError::Device(_)
             | StoreError::Latched
             | StoreError::Shrunk { .. }
+            | StoreError::Sectors { .. }
             | StoreError::Format(_) => 5,
             StoreError::Closed => 108,
         }
@@ -98,6 +106,10 @@ impl fmt::Display for StoreError {
             }
             StoreError::Device(error) => write!(f, "device error: {error}"),
             StoreError::Latched => f.write_str("the store stopped after a failed write"),
+            StoreError::Sectors { store_len, device_len } => write!(
+                f,
+                "the store was made for sectors of {store_len} bytes, the device is taken for one of {device_len}"
+            ),
             StoreError::Shrunk { store_len, device_len } => {
                 write!(f, "the device has {device_len} bytes, the store on it {store_len}")
             }

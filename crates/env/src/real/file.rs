@@ -4,7 +4,7 @@ use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Seek, SeekFrom};
 use std::mem::MaybeUninit;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
 use std::path::Path;
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use bytes::Bytes;
 use super::checked;
 use crate::{AlignedBuf, OpenBlock};
 
-/// Unit of I/O where the kernel does not tell.
+/// Unit of I/O where the kernel does not tell and nothing can be tried.
 const BLOCK_LEN_DEFAULT: u32 = 4096;
 /// Tries to lock a file, a tenth of a second apart: a process just killed may not be gone yet.
 const LOCK_TRIES: u32 = 50;
@@ -60,8 +60,9 @@ impl Opened {
             ));
         }
         let len = file.seek(SeekFrom::End(0))?;
+        let untold = || (tried(&file), if direct { AlignedBuf::ALIGN } else { 1 });
         let (block_len, memory_align) =
-            if direct { geometry(&file) } else { (BLOCK_LEN_DEFAULT, 1) };
+            direct.then(|| told(&file)).flatten().unwrap_or_else(untold);
         Ok(Opened { file, len, block_len, memory_align, read_only: options.read_only })
     }
 
@@ -156,8 +157,8 @@ pub(super) fn lock(file: &File) -> io::Result<()> {
     })
 }
 
-/// Unit of direct I/O and alignment of its memory, both in bytes.
-fn geometry(file: &File) -> (u32, usize) {
+/// Unit of direct I/O and alignment of its memory, both in bytes, as the kernel tells them (of files: since 6.1).
+fn told(file: &File) -> Option<(u32, usize)> {
     let mut stat = MaybeUninit::<libc::statx>::zeroed();
     // SAFETY: an empty path with AT_EMPTY_PATH names the descriptor itself; there is room for the
     // answer, and zeros are a valid one.
@@ -173,13 +174,56 @@ fn geometry(file: &File) -> (u32, usize) {
     };
     if stat.stx_mask & libc::STATX_DIOALIGN != 0 && stat.stx_dio_offset_align.is_power_of_two() {
         let block_len = stat.stx_dio_offset_align.clamp(512, BLOCK_LEN_DEFAULT);
-        return (block_len, (stat.stx_dio_mem_align.max(1) as usize).min(AlignedBuf::ALIGN));
+        return Some((block_len, (stat.stx_dio_mem_align.max(1) as usize).min(AlignedBuf::ALIGN)));
     }
     let mut sector: libc::c_int = 0;
     // SAFETY: BLKSSZGET writes one int; on anything but a block device it fails.
     let answer = unsafe { libc::ioctl(file.as_raw_fd(), libc::BLKSSZGET, &mut sector) };
     match u32::try_from(sector) {
-        Ok(sector @ (512 | 4096)) if checked(answer).is_ok() => (sector, sector as usize),
-        _ => (BLOCK_LEN_DEFAULT, BLOCK_LEN_DEFAULT as usize),
+        Ok(sector @ (512 | 4096)) if checked(answer).is_ok() => Some((sector, sector as usize)),
+        _ => None,
+    }
+}
+
+/// The same of a file that holds something, by reading its second 512 bytes: what was made in such units is kept in them where
+/// nothing is told. Of a hole anything may be read, so what is made anew there is made in the larger unit.
+fn tried(file: &File) -> u32 {
+    const SHORT: u32 = 512;
+    let at = libc::off_t::from(SHORT);
+    // SAFETY: no memory is passed. Nobody uses the descriptor's position.
+    let data = unsafe { libc::lseek(file.as_raw_fd(), at, libc::SEEK_DATA) };
+    let mut buf = AlignedBuf::scratch(SHORT as usize);
+    match data == at && file.read_exact_at(&mut buf, SHORT.into()).is_ok() {
+        true => SHORT,
+        false => BLOCK_LEN_DEFAULT,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Of a file system's sectors of 512 bytes only newer kernels tell. A store made under such a one did not open under an
+    /// older one, where they were taken for 4096 bytes, nor when it had been copied to where there is no direct I/O.
+    #[test]
+    fn what_is_there_is_tried_where_nothing_is_told() {
+        for dir in [std::env::temp_dir(), "/dev/shm".into()] {
+            let path = dir.join(format!("env-{}-sectors", std::process::id()));
+            let Ok(made) = File::create(&path) else { continue };
+            made.set_len(1 << 20).unwrap();
+            let options = OpenBlock::default();
+            let opened = Opened::open(&path, options).unwrap();
+            assert_eq!(tried(&opened.file), BLOCK_LEN_DEFAULT, "a hole in {dir:?}");
+            let told_of = told(&opened.file);
+            drop(opened);
+            made.write_all_at(&[1; 8192], 0).unwrap();
+            made.sync_all().unwrap();
+            let opened = Opened::open(&path, options).unwrap();
+            match told_of {
+                Some((block_len, _)) => assert_eq!(tried(&opened.file), block_len, "{dir:?}"),
+                None => assert_eq!(opened.block_len, 512, "{dir:?}"),
+            }
+            std::fs::remove_file(&path).unwrap();
+        }
     }
 }

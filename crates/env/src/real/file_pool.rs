@@ -1,7 +1,7 @@
 //! Block files for the epoll reactor: a few threads that make the blocking calls.
 //!
-//! A job owns its buffers and its file, so giving up its future is harmless. The threads start
-//! with the first job and end, after what they have begun and what is queued, with the pool.
+//! A job owns its buffers and its file, so giving up its future is harmless: begun, it is done; queued, it goes.
+//! The threads start with the first job and end, after what they have begun and what is queued, with the pool.
 
 use std::cell::RefCell;
 use std::future::ready;
@@ -9,7 +9,7 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::rc::Rc;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 
@@ -19,7 +19,7 @@ use crate::sync::Semaphore;
 use crate::{AlignedBuf, BlockFile, LocalFuture, Until, Workers};
 
 const THREADS: usize = 4;
-/// Jobs queued or running; further ones wait their turn in their tasks.
+/// Jobs queued or running for a task that waits for them; further ones wait their turn in their tasks.
 const JOBS_MAX: u64 = 1024;
 
 /// The threads, once there is a job, and how many jobs may wait for them.
@@ -40,9 +40,12 @@ impl FilePool {
     ) -> io::Result<T> {
         let _permit = self.budget.acquire(1).await;
         let workers = self.workers()?;
-        let done = workers.run(job);
+        let queued = Queued(Arc::new(Mutex::new(Some(job))));
+        let theirs = Queued(queued.0.clone());
+        let done = workers.run(move || theirs.take().map(|job| job()));
         drop(workers);
-        done.await
+        // Taken by nobody else: this future, which would, is still there.
+        done.await.unwrap_or_else(|| Err(io::ErrorKind::Interrupted.into()))
     }
 
     fn workers(&self) -> io::Result<Rc<Workers>> {
@@ -53,6 +56,21 @@ impl FilePool {
         let workers = Rc::new(Workers::start("file", THREADS)?);
         *place = Some(workers.clone());
         Ok(workers)
+    }
+}
+
+/// A job until it begins. Whoever waits for it and whoever is to do it have one each: the first to let go takes the job along.
+struct Queued<J>(Arc<Mutex<Option<J>>>);
+
+impl<J> Queued<J> {
+    fn take(&self) -> Option<J> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+impl<J> Drop for Queued<J> {
+    fn drop(&mut self) {
+        self.take();
     }
 }
 
@@ -137,5 +155,45 @@ impl BlockFile for PooledFile {
                 _ => Ok(()),
             }
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::real::{Reactors, Runtime};
+
+    /// What had been given up left its place to others while it still waited in the queue with its buffers: behind a slow
+    /// disk there was no bound on them.
+    #[test]
+    fn a_job_given_up_in_the_queue_goes_with_its_buffers() {
+        let runtime = Runtime::on(Reactors::Epoll).unwrap();
+        runtime.block_on(|env| async move {
+            let pool = FilePool::new();
+            let busy: Vec<_> = (0..THREADS)
+                .map(|_| {
+                    let (pool, (end, ended)) = (pool.clone(), mpsc::channel::<()>());
+                    let job = async move { pool.run(move || Ok(ended.recv().is_err())).await };
+                    (env.spawn_with_handle(job), end)
+                })
+                .collect();
+            // They are in the queue, in front of what follows.
+            crate::yield_now().await;
+            let buffer = Arc::new([0; 4096]);
+            for _ in 0..10 {
+                let held = buffer.clone();
+                let job = pool.run(move || Ok(held[0]));
+                assert!(env.timeout(Duration::ZERO, job).await.is_err());
+            }
+            assert_eq!(Arc::strong_count(&buffer), 1);
+            for (job, end) in busy {
+                drop(end);
+                assert!(job.await.unwrap());
+            }
+            assert_eq!(pool.run(|| Ok(7)).await.unwrap(), 7);
+        });
     }
 }

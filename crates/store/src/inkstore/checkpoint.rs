@@ -117,7 +117,8 @@ impl Core {
         let runs = &self.manifest.runs;
         let deltas: u64 = runs.iter().skip(1).map(Run::blocks).sum();
         let base_blocks = runs.first().map_or(0, Run::blocks);
-        let due = runs.len() > RUNS_MAX || deltas > base_blocks / 2 + 256;
+        let many = runs.len() > RUNS_MAX || deltas > base_blocks / 2 + 256;
+        let due = std::mem::take(&mut self.base_asked) || many;
         // What removals leave takes little as a delta, and gives room for a base.
         let base = runs.is_empty() || due && self.base_blocks_max() <= self.alloc.free().into();
         self.estimate_frozen = self.state.space.metadata_estimate();
@@ -128,6 +129,9 @@ impl Core {
         self.checkpointing = true;
         self.unchecked = 0;
         self.checkpoints_begun += 1;
+        if base {
+            self.base_begun = self.checkpoints_begun;
+        }
         // Where the batch ends is known when it has been placed.
         let pos = (seq == self.log.durable_seq).then_some(self.log.next_pos);
         self.frozen_at = Some((seq, pos));
@@ -563,6 +567,46 @@ mod tests {
             assert!(most > RUNS_MAX + 10, "{most}");
             taken.into_iter().for_each(|e| store.inner.core.borrow_mut().alloc.release_extent(e));
             assert_eq!(count(20).await, 1);
+            assert_eq!(store.fsck(true).await.unwrap().errors, Vec::<String>::new());
+        });
+    }
+
+    /// A compaction wrote a run more beside those that there were: what was asked to be written in its shortest form took
+    /// more than before.
+    #[test]
+    fn a_compaction_leaves_one_run() {
+        block_on(|env| async move {
+            let (_, store) = made(&env, 16 << 20, 1 << 20).await;
+            for n in 0..300 {
+                let mut t = Transaction::new();
+                t.touch(&pg(0), &long_named(n));
+                store.submit(t).await.unwrap();
+            }
+            let runs = || store.inner.core.borrow().manifest.runs.len();
+            let change = async |n: u64| {
+                let mut t = Transaction::new();
+                t.setattr(&pg(0), &long_named(n), "n", n.to_le_bytes().to_vec());
+                store.submit(t).await.unwrap();
+            };
+            for n in 0..3 {
+                change(n).await;
+                store.checkpoint().await.unwrap();
+            }
+            assert!(runs() > 2, "{}", runs());
+            store.compact().await.unwrap();
+            assert_eq!(runs(), 1);
+            change(3).await;
+            store.checkpoint().await.unwrap();
+            assert_eq!(runs(), 2, "it was asked for once");
+            let taken = {
+                let core = &mut *store.inner.core.borrow_mut();
+                let count = core.alloc.free() - 100;
+                core.alloc.allocate(count).unwrap()
+            };
+            assert_eq!(store.compact().await, Err(StoreError::NoSpace));
+            taken.into_iter().for_each(|e| store.inner.core.borrow_mut().alloc.release_extent(e));
+            store.compact().await.unwrap();
+            assert_eq!(runs(), 1);
             assert_eq!(store.fsck(true).await.unwrap().errors, Vec::<String>::new());
         });
     }

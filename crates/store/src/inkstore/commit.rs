@@ -102,15 +102,7 @@ impl Inner {
     }
 
     async fn write_durably(&self, batch: &mut Batch, seq: u64) -> io::Result<()> {
-        let mut data = join_writes(std::mem::take(&mut batch.data), WriteCause::Data);
-        if batch.data_first && !env::mutant("skip-flush") {
-            let data = std::mem::take(&mut data);
-            let writes = data.into_iter().map(|(offset, pieces)| self.device.write(offset, pieces));
-            let early = std::mem::take(&mut batch.early);
-            let written = join_all(writes).await.into_iter();
-            written.chain(join_all(early).await).collect::<io::Result<()>>()?;
-            self.device.sync().await?;
-        }
+        let data = join_writes(std::mem::take(&mut batch.data), WriteCause::Data);
         let until = match data.len() < DURABLE_WRITES_MAX
             && batch.early.is_empty()
             && !self.must_spill(batch)
@@ -148,6 +140,7 @@ impl Inner {
                 payload_len: batch.payload.len() as u32,
                 transactions: batch.transactions,
                 spilled,
+                data_hash: batch.data_hash.sealed(),
             };
             let uuid = &core.superblock.uuid;
             let piece = seal(&header, uuid, &batch.payload, &batch.shares, stored);

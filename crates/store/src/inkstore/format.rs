@@ -3,6 +3,7 @@
 
 use bstr::BString;
 use denc::{Reader, Writer};
+use twox_hash::XxHash3_64;
 use types::crc::crc32c;
 use types::hobject::{GhObject, HObject};
 use types::page_sums::{self, PAGE, PAGE_SEED, PageSums};
@@ -46,13 +47,25 @@ pub(super) fn known_data_crc(block: &[u8], sums: Option<&PageSums>) -> u32 {
     known.unwrap_or_else(|| data_crc(block))
 }
 
-/// Whether blocks of other contents have this checksum by construction and not by chance: what ends with its own crc32c
-/// (an OSD map, with zeros to the end of the block or without; a page whose checksum is stored inverted in its last four
-/// bytes) leaves the same register whatever it says.
-pub(super) fn tells_nothing(data_crc: u32) -> bool {
-    const ENDS_WITH_OWN: u32 = 0;
-    const ENDS_WITH_OWN_INVERTED: u32 = 0xb798_b438;
-    data_crc == ENDS_WITH_OWN || data_crc == ENDS_WITH_OWN_INVERTED
+/// Of all data blocks that a batch wrote, in the order of its records: tells them from what was in their places before.
+///
+/// Their checksums do not. What holds its own crc32c (an OSD map; a superblock or a block of an extent tree of ext4; a page of
+/// a database) leaves the same register whatever it says, so that all such blocks have one checksum.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct DataHash(u64);
+
+impl DataHash {
+    /// The next whole blocks.
+    pub(super) fn add(&mut self, blocks: &[u8]) {
+        for block in blocks.chunks_exact(BLOCK_LEN as usize) {
+            self.0 = XxHash3_64::oneshot_with_seed(self.0, block);
+        }
+    }
+
+    /// As a header has it: 0 there says that there is none.
+    pub(super) fn sealed(self) -> u64 {
+        self.0.max(1)
+    }
 }
 
 /// What is damaged, as an error.
@@ -190,6 +203,9 @@ pub(super) struct BatchHeader {
     pub(super) transactions: u32,
     /// Whether the payload is a [`Spill`] that says where the real one is.
     pub(super) spilled: bool,
+    /// [`DataHash`], 0 in batches that an earlier version wrote: those have data whose checksum is one of the two that
+    /// it knew to tell nothing on the device before their record.
+    pub(super) data_hash: u64,
 }
 
 impl BatchHeader {
@@ -207,7 +223,7 @@ impl BatchHeader {
         // Data blocks directly behind the payload: none are written so far.
         w.u32(0);
         w.u32(u32::from(self.spilled));
-        w.u64(0);
+        w.u64(self.data_hash);
         batch[..BATCH_HEADER_LEN].copy_from_slice(w.as_slice());
         let crc = crc32c(crc32c(CRC_SEED, uuid), &batch[8..]);
         batch[4..8].copy_from_slice(&crc.to_le_bytes());
@@ -228,6 +244,7 @@ impl BatchHeader {
             payload_len: u32_at(40)?,
             transactions: u32_at(44)?,
             spilled: u32_at(52)? == 1,
+            data_hash: u64_at(56)?,
         })
     }
 

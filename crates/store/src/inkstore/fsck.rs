@@ -34,7 +34,7 @@ impl FsckReport {
 
 pub(super) async fn fsck(inner: &Rc<Inner>, read_data: bool) -> Result<FsckReport, StoreError> {
     // Blocks freed by what is not yet durable are neither free nor in use.
-    inner.checkpoint().await?;
+    inner.checkpoint(false).await?;
     let mut report = FsckReport::default();
     inner.core.borrow().check_references(&mut report);
     let guard = ReadGuard::begin(inner);
@@ -65,6 +65,7 @@ impl Core {
         for onode in self.state.onodes() {
             report.objects += 1;
             counted.add_object(&onode.oid);
+            counted.grow_patches(onode.patch_bytes(), 0);
             for ptr in onode.pointers() {
                 pointers += 1;
                 references[ptr.block as usize] += 1;
@@ -86,6 +87,10 @@ impl Core {
         if counted.name_bytes != space.name_bytes {
             let names = counted.name_bytes;
             report.error(format!("names of {names} bytes, {} counted", space.name_bytes));
+        }
+        if counted.patch_bytes != space.patch_bytes {
+            let patches = counted.patch_bytes;
+            report.error(format!("patches of {patches} bytes, {} counted", space.patch_bytes));
         }
         let mut owned = vec![false; self.device_blocks as usize];
         let log_blocks = (self.log.len / BLOCK_LEN) as u32;

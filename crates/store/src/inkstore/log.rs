@@ -5,7 +5,7 @@ use device::{Piece, WriteCause};
 use env::sync::Sender;
 use env::{AlignedBuf, JoinHandle};
 
-use super::format::{BATCH_HEADER_LEN, BLOCK_LEN, BatchHeader, Extent, Put, put_extents};
+use super::format::{BATCH_HEADER_LEN, BLOCK_LEN, BatchHeader, DataHash, Extent, Put, put_extents};
 use super::rec::{RecWriter, Share, Shares};
 use crate::StoreError;
 
@@ -95,8 +95,8 @@ pub(super) struct Pending {
     pub(super) recs: RecWriter,
     /// Blocks to be written, in the order of submission.
     pub(super) data: Vec<(u32, Bytes)>,
-    /// Some block's checksum [tells nothing](super::format::tells_nothing): no record of it before it is there.
-    pub(super) data_first: bool,
+    /// Of all blocks, those under way already too.
+    pub(super) data_hash: DataHash,
     /// Long writes under way already.
     pub(super) early: Vec<JoinHandle<std::io::Result<()>>>,
     /// First blocks of what is in [`super::Core::inflight`] for this batch.
@@ -116,7 +116,7 @@ pub(super) struct Batch {
     pub(super) payload: Vec<u8>,
     pub(super) shares: Shares,
     pub(super) data: Vec<(u32, Bytes)>,
-    pub(super) data_first: bool,
+    pub(super) data_hash: DataHash,
     pub(super) early: Vec<JoinHandle<std::io::Result<()>>>,
     pub(super) inflight: Vec<u32>,
     pub(super) freed: Vec<u32>,
@@ -137,7 +137,7 @@ impl Pending {
             payload,
             shares,
             data: std::mem::take(&mut self.data),
-            data_first: std::mem::take(&mut self.data_first),
+            data_hash: std::mem::take(&mut self.data_hash),
             early: std::mem::take(&mut self.early),
             inflight: std::mem::take(&mut self.inflight),
             freed: std::mem::take(&mut self.freed),

@@ -118,6 +118,9 @@ struct Core {
     /// Checkpoints asked for and begun, to be compared.
     checkpoint_asked: u64,
     checkpoints_begun: u64,
+    /// Whether the next is to hold everything, and the last begun that does.
+    base_asked: bool,
+    base_begun: u64,
     checkpoints_done: u64,
     /// Reads under way, and blocks freed while earlier ones may still read them.
     readers: BTreeSet<u64>,
@@ -181,7 +184,7 @@ impl InkStore {
 
     /// Writes a checkpoint now; completes when it is durable.
     pub async fn checkpoint(&self) -> Result<(), StoreError> {
-        self.inner.checkpoint().await
+        self.inner.checkpoint(false).await
     }
 
     /// Keeps at most so many bytes of blocks that were read (0 unless told), and fetches some in front
@@ -273,7 +276,8 @@ impl Core {
 }
 
 impl Inner {
-    async fn checkpoint(&self) -> Result<(), StoreError> {
+    /// Writes a checkpoint; with `base` one run that holds everything, or `NoSpace` if there was no room for it.
+    async fn checkpoint(&self, base: bool) -> Result<(), StoreError> {
         let target = {
             let mut core = self.core.borrow_mut();
             if let Some(e) = &core.failed {
@@ -281,6 +285,7 @@ impl Inner {
             }
             // One that is running may have begun before the last transaction.
             core.checkpoint_asked = core.checkpoints_begun + 1;
+            core.base_asked |= base;
             core.checkpoint_asked
         };
         self.work.notify_all();
@@ -292,7 +297,10 @@ impl Inner {
             .await;
         let core = self.core.borrow();
         match &core.failed {
-            _ if core.checkpoints_done >= target => Ok(()),
+            _ if core.checkpoints_done >= target => match base && core.base_begun < target {
+                true => Err(StoreError::NoSpace),
+                false => Ok(()),
+            },
             Some(e) => Err(e.clone()),
             None => Err(StoreError::Closed),
         }
@@ -455,12 +463,12 @@ impl ObjectStore for InkStore {
         })
     }
 
-    /// Writes a checkpoint: one sorted run instead of a run and a log.
+    /// Writes a checkpoint that holds everything: one sorted run instead of several and a log.
     fn compact(&self) -> LocalFuture<Result<(), StoreError>> {
         let inner = self.inner.clone();
         Box::pin(async move {
             inner.core.borrow().readable()?;
-            inner.checkpoint().await
+            inner.checkpoint(true).await
         })
     }
 
@@ -469,7 +477,7 @@ impl ObjectStore for InkStore {
         let inner = self.inner.clone();
         Box::pin(async move {
             inner.core.borrow().readable()?;
-            let result = inner.checkpoint().await;
+            let result = inner.checkpoint(false).await;
             inner.core.borrow_mut().closing = true;
             inner.work.notify_all();
             inner.folding.notify_all();

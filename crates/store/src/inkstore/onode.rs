@@ -303,7 +303,7 @@ impl Onode {
         if let PatchSource::Block { ptr, .. } = patch.source {
             space.add_shared(ptr.block);
         }
-        space.grow_attrs(patch.cost(), 0);
+        space.grow_patches(patch.cost(), 0);
         self.insert_patch_uncounted(offset, patch);
         self.dirty.head = true;
     }
@@ -346,7 +346,7 @@ impl Onode {
             if let PatchSource::Block { ptr, .. } = old.source {
                 space.drop_ref(ptr.block);
             }
-            space.grow_attrs(0, old.cost());
+            space.grow_patches(0, old.cost());
             self.dirty.head = true;
         }
     }
@@ -412,7 +412,8 @@ impl Onode {
             space.add_shared(ptr.block);
         }
         space.grow_omap(self.omap_cost(), 0);
-        space.grow_attrs(self.attr_cost(), 0);
+        space.grow_attrs(self.attrs.cost(), 0);
+        space.grow_patches(self.patch_bytes(), 0);
     }
 
     /// Every pointer, as often as it counts.
@@ -579,7 +580,8 @@ impl Onode {
             space.drop_ref(block);
         }
         space.grow_omap(0, self.omap_cost());
-        space.grow_attrs(0, self.attr_cost());
+        space.grow_attrs(0, self.attrs.cost());
+        space.grow_patches(0, self.patch_bytes());
         self.chunks.clear();
         self.patches = None;
     }

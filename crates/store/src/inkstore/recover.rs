@@ -14,8 +14,8 @@ use super::checkpoint::{Manifest, Run, write_superblock};
 use super::entries::load_entry;
 use super::fold::Folds;
 use super::format::{
-    BATCH_HEADER_LEN, BLOCK_LEN, BatchHeader, Cursor, Extent, Malformed, PAGE_PAYLOAD_LEN,
-    PageHeader, SUPERBLOCK_SLOTS, Superblock, damaged, data_crc, extents,
+    BATCH_HEADER_LEN, BLOCK_LEN, BatchHeader, Cursor, DataHash, Extent, Malformed,
+    PAGE_PAYLOAD_LEN, PageHeader, SUPERBLOCK_SLOTS, Superblock, damaged, data_crc, extents,
 };
 use super::log::{Log, Pending};
 use super::onode::{BlockPtr, PatchSource};
@@ -80,7 +80,8 @@ pub(super) async fn mount(device: &BlockDevice) -> Result<Core, StoreError> {
     device.sync().await?;
     let mut superblock = newest_superblock(device).await?;
     if device.block_len() > superblock.log_align {
-        return damaged("made for a device with smaller sectors");
+        let (store_len, device_len) = (superblock.log_align, device.block_len());
+        return Err(StoreError::Sectors { store_len, device_len });
     }
     // A device that has grown is taken as it is now; nothing on it refers to what has come to it.
     let device_blocks = (device.len() / BLOCK_LEN).min(u32::MAX.into()) as u32;
@@ -159,6 +160,8 @@ pub(super) async fn mount(device: &BlockDevice) -> Result<Core, StoreError> {
         estimate_frozen: 0,
         checkpoint_asked: 0,
         checkpoints_begun: 0,
+        base_asked: false,
+        base_begun: 0,
         checkpoints_done: 0,
         readers: BTreeSet::new(),
         next_reader: 1,
@@ -362,8 +365,8 @@ async fn replay(
         // before has found to be there may have been given up and used again since.
         let synced = next.as_ref().is_some_and(|n| n.header.durable >= out.next_seq);
         let found_good = out.next_seq < superblock.epoch_seq;
-        if !synced && !found_good && !data_is_there(device, &batch.payload, device_blocks).await? {
-            if data_is_there(device, &batch.payload, device_blocks).await? {
+        if !synced && !found_good && !data_is_there(device, &batch, device_blocks).await? {
+            if data_is_there(device, &batch, device_blocks).await? {
                 return damaged(UNSTEADY);
             }
             break;
@@ -386,24 +389,55 @@ async fn replay(
     Ok(out)
 }
 
-/// Whether every block that the batch wrote holds what it should.
+/// Whether every block that the batch wrote holds what it should. One that cannot be read is no reason to forget what may
+/// have been acknowledged, nor to refuse the store: its readers are told. The others are then compared by their checksums.
 async fn data_is_there(
     device: &BlockDevice,
-    payload: &[u8],
+    batch: &FoundBatch,
     device_blocks: u32,
 ) -> Result<bool, StoreError> {
-    let mut reader = RecReader::new(payload, device_blocks);
+    let (mut hash, mut all_read) = (DataHash::default(), true);
+    let mut reader = RecReader::new(&batch.payload, device_blocks);
     while let Some(rec) = reader.next()? {
         let Rec::Write { ptrs, .. } = rec else { continue };
         for adjacent in ptrs.chunk_by(|a, b| a.block + 1 == b.block) {
-            match read_blocks(device, adjacent).await {
-                Ok(_) => {}
+            let pieces = match what_can_be_read(device, adjacent).await {
                 Err(StoreError::Checksum { .. }) => return Ok(false),
-                Err(e) => return Err(e),
+                pieces => pieces?,
+            };
+            for piece in pieces {
+                match piece {
+                    Some(blocks) => hash.add(&blocks),
+                    None => all_read = false,
+                }
             }
         }
     }
-    Ok(true)
+    let hashed = all_read && batch.header.data_hash != 0;
+    Ok(!hashed || hash.sealed() == batch.header.data_hash)
+}
+
+/// Adjacent blocks, verified, in pieces; nothing in the place of one that cannot be read.
+async fn what_can_be_read(
+    device: &BlockDevice,
+    ptrs: &[BlockPtr],
+) -> Result<Vec<Option<Bytes>>, StoreError> {
+    match read_blocks(device, ptrs).await {
+        Err(StoreError::Device(_)) => {}
+        all => return Ok(vec![Some(all?)]),
+    }
+    let mut blocks = Vec::with_capacity(ptrs.len());
+    for ptr in ptrs {
+        blocks.push(match read_blocks(device, std::slice::from_ref(ptr)).await {
+            Err(StoreError::Device(error)) => {
+                let device_offset = u64::from(ptr.block) * BLOCK_LEN;
+                tracing::warn!(device_offset, %error, ?device, "data of the last batch is unreadable");
+                None
+            }
+            block => Some(block?),
+        });
+    }
+    Ok(blocks)
 }
 
 /// Reads the log.

@@ -22,6 +22,8 @@ pub(super) struct Space {
     pub(super) omap_bytes: u64,
     /// Bytes of xattrs and of data kept among the metadata.
     pub(super) attr_bytes: u64,
+    /// The latter alone.
+    pub(super) patch_bytes: u64,
     /// Objects.
     pub(super) objects: u64,
     /// Bytes of their names.
@@ -94,6 +96,13 @@ impl Space {
     pub(super) fn grow_attrs(&mut self, added: usize, removed: usize) {
         if !self.replaying {
             self.attr_bytes = (self.attr_bytes + added as u64).saturating_sub(removed as u64);
+        }
+    }
+
+    pub(super) fn grow_patches(&mut self, added: usize, removed: usize) {
+        self.grow_attrs(added, removed);
+        if !self.replaying {
+            self.patch_bytes = (self.patch_bytes + added as u64).saturating_sub(removed as u64);
         }
     }
 

@@ -540,7 +540,8 @@ impl State {
         for onode in self.onodes() {
             space.add_object(&onode.oid);
             space.grow_omap(onode.omap_cost(), 0);
-            space.grow_attrs(onode.attr_cost(), 0);
+            space.grow_attrs(onode.attrs.cost(), 0);
+            space.grow_patches(onode.patch_bytes(), 0);
             for ptr in onode.pointers() {
                 let (word, bit) = (ptr.block as usize / 64, 1 << (ptr.block % 64));
                 if seen[word] & bit == 0 {

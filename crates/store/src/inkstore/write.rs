@@ -15,7 +15,7 @@ use smallvec::SmallVec;
 use types::hobject::GhObject;
 use types::page_sums::PageSums;
 
-use super::format::{BLOCK_LEN, PAGE_PAYLOAD_LEN, known_data_crc, tells_nothing};
+use super::format::{BLOCK_LEN, PAGE_PAYLOAD_LEN, known_data_crc};
 use super::key_map::Place;
 use super::log::join_writes;
 use super::onode::{AllocHint, BlockPtr, Onode, PatchSource, edges};
@@ -30,6 +30,9 @@ use crate::{CollId, CollIndex, ObjectIndex, Op, Pairs, StoreError, Transaction};
 pub(super) const INLINE_MAX: usize = 1024;
 /// Up to this many bytes of patches an object keeps before they are folded.
 pub(super) const PATCHES_MAX: usize = 16 << 10;
+/// So many bytes of patches are kept in all, and [`INLINE_MAX`] more for each object, so that what is no longer than that may
+/// stay where it is. With more of them a block is folded whenever a part of it is written. Small in tests, so that it comes to that.
+pub(super) const PATCHES_IN_ALL_MAX: u64 = if cfg!(test) { 128 << 10 } else { 8 << 20 };
 /// Transactions with at least this much data start writing it at once: there is nothing to gain
 /// by joining it with others'.
 const EARLY_WRITE_MIN: u64 = 128 << 10;
@@ -514,7 +517,7 @@ impl Core {
                 let written = bytes.split_to((u64::from(len) * BLOCK_LEN) as usize);
                 for (i, block) in written.chunks_exact(BLOCK_LEN as usize).enumerate() {
                     let crc = known_data_crc(block, sums);
-                    self.pending.data_first |= tells_nothing(crc);
+                    self.pending.data_hash.add(block);
                     ptrs.push(BlockPtr { block: extent.start + i as u32, crc });
                 }
                 let written = for_device(written);
@@ -538,7 +541,9 @@ impl Core {
         onode.patch(offset, source, data.len() as u32, space);
         onode.grow_to(offset + data.len() as u64);
         let block = offset / BLOCK_LEN;
-        if onode.patch_cost(block) >= INLINE_MAX {
+        let kept_in_all = PATCHES_IN_ALL_MAX + space.objects * INLINE_MAX as u64;
+        let many_in_all = space.patch_bytes > kept_in_all && onode.size > INLINE_MAX as u64;
+        if onode.patch_cost(block) >= INLINE_MAX || many_in_all {
             self.folds.push(onode, block);
         } else if onode.patch_bytes() > PATCHES_MAX
             && let Some((&at, _)) = onode.patches().first_key_value()

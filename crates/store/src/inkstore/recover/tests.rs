@@ -219,6 +219,7 @@ fn what_looks_like_a_batch_is_read_once() {
                 payload_len: log_len as u32 / 2,
                 transactions: 1,
                 spilled: false,
+                data_hash: 0,
             };
             header.seal(&[7; 16], &mut sector);
             let piece = Piece::new(sector.freeze(), WriteCause::Journal);
@@ -233,28 +234,55 @@ fn what_looks_like_a_batch_is_read_once() {
     });
 }
 
-/// Ends with its own checksum, as OSD maps do (`inverted`: as pages of databases do).
-fn self_checked(n: u32, len: usize, inverted: bool) -> Vec<u8> {
+/// Ends with its own checksum from `seed`.
+fn self_checked(n: u32, len: usize, seed: u32) -> Vec<u8> {
     let mut bytes = vec![0; len - 4];
     bytes[..4].copy_from_slice(&n.to_le_bytes());
     bytes[len / 2] = n as u8;
-    let crc = crc32c(u32::MAX, &bytes);
-    bytes.extend(if inverted { !crc } else { crc }.to_le_bytes());
+    let crc = crc32c(seed, &bytes);
+    bytes.extend(crc.to_le_bytes());
     bytes
 }
+
+fn page_of_a_database(n: u32) -> Vec<u8> {
+    let mut bytes = self_checked(n, 4096, !0);
+    bytes[4092..].iter_mut().for_each(|b| *b = !*b);
+    bytes
+}
+
+fn superblock_of_ext4(n: u32) -> Vec<u8> {
+    [vec![0; 1024], self_checked(n, 1024, !0), vec![0; 2048]].concat()
+}
+
+/// Contents of which every one, of at most a block, has the same checksum.
+const ALIKE: [fn(u32) -> Vec<u8>; 5] = [
+    // OSD maps, short and long.
+    |n| self_checked(n, 3000 + n as usize, !0),
+    |n| self_checked(n, 4096, !0),
+    page_of_a_database,
+    superblock_of_ext4,
+    // A block of an extent tree: the seed is its inode's.
+    |n| self_checked(n, 4096, 0x1234_5678),
+];
 
 /// Life 52007210: an OSD came up with a map that was 769 epochs old where the newest should have been, and split its
 /// placement groups as that said. The process had been killed when the newest map's record had reached the
 /// disk and the map itself had not. The mount compares what a last batch wrote with its checksums; but a map ends with its
-/// own crc32c, so that the block has the same checksum whatever is in it, and an old map was there.
+/// own crc32c, so that the block has the same checksum whatever is in it, and an old map was there. Two such checksums were
+/// known then, and what had them was written before its record; those of an image's ext4 are others, and one image got
+/// another's superblock.
 #[test]
-fn data_whose_checksum_tells_nothing_is_there_before_its_record() {
+fn data_whose_checksum_tells_nothing_is_told_from_what_was_there() {
     block_on(|env| async move {
-        for (len, inverted) in [(3000, false), (4096, false), (4096, true)] {
-            let content =
-                |n: u32| self_checked(n, if len < 4096 { len + n as usize } else { len }, inverted);
+        for (kind, content) in ALIKE.into_iter().enumerate() {
             let (file, store) = new_store(&env, 1 << 20).await;
             let (cid, oid) = (pg(0), numbered(1));
+            let checksum = |n| {
+                let mut block = content(n);
+                block.resize(4096, 0);
+                data_crc(&block)
+            };
+            assert_eq!(checksum(1), checksum(2));
             let write = async |n: u32| {
                 let mut t = Transaction::new();
                 t.remove(&cid, &oid).write(&cid, &oid, 0, content(n));
@@ -284,7 +312,7 @@ fn data_whose_checksum_tells_nothing_is_there_before_its_record() {
                 let n = store.getattr(&cid, &oid, b"n").await.unwrap();
                 let n = u32::from_le_bytes(n[..].try_into().unwrap());
                 let found = store.read(&cid, &oid, 0, 0).await.unwrap().to_contiguous();
-                assert!(found[..] == content(n)[..], "{n} of {len} bytes, inverted: {inverted}");
+                assert!(found[..] == content(n)[..], "{n} of kind {kind}");
             }
         }
     });
@@ -315,5 +343,93 @@ fn the_end_of_the_log_is_read_twice() {
         }
         let store = mounted(&env, file).await;
         assert_eq!(store.stat(&cid, &oid).await.unwrap().size, 4096);
+    });
+}
+
+/// A store that an earlier version wrote last was mounted by one that compares data by a hash: that there is none is not
+/// that it is another.
+#[test]
+fn a_batch_without_a_hash_is_compared_by_its_checksums() {
+    block_on(|env| async move {
+        let (file, store) = new_store(&env, 8 << 20).await;
+        let (cid, oid) = (pg(0), numbered(1));
+        let at = {
+            let log = &store.inner.core.borrow().log;
+            log.offset(log.next_pos)
+        };
+        let mut t = Transaction::new();
+        t.write(&cid, &oid, 0, vec![1; 4096]);
+        store.submit(t).await.unwrap();
+        let data = store.inner.core.borrow().state.find(&cid, &oid).unwrap().ptr(0).block;
+        let file = file.kill_image();
+        let device = BlockDevice::new(file.clone());
+        let mut sector = device.read(at, 512).await.unwrap();
+        let mut header = BatchHeader::decode(&sector).unwrap();
+        let len = BATCH_HEADER_LEN + header.payload_len as usize;
+        assert_ne!(header.data_hash, 0);
+        header.data_hash = 0;
+        header.seal(&[7; 16], &mut sector[..len]);
+        device.write(at, vec![Piece::new(sector.freeze(), WriteCause::Journal)]).await.unwrap();
+        device.sync().await.unwrap();
+        for (rot, size) in [(false, 4096), (true, 0)] {
+            let file = file.kill_image();
+            if rot {
+                file.rot(u64::from(data) * BLOCK_LEN, 1);
+            }
+            let store = mounted(&env, file).await;
+            assert_eq!(store.stat(&cid, &oid).await.unwrap().size, size);
+        }
+    });
+}
+
+/// A sector that could not be read, under what was written last before a kill, kept the whole store from being opened,
+/// and nothing said where it was.
+#[test]
+fn an_unreadable_block_of_the_last_batch_fails_its_reads_only() {
+    block_on(|env| async move {
+        let (file, store) = new_store(&env, 8 << 20).await;
+        let (cid, oid) = (pg(0), numbered(1));
+        let mut t = Transaction::new();
+        t.write(&cid, &oid, 0, [[1; 4096], [2; 4096], [3; 4096]].concat());
+        store.submit(t).await.unwrap();
+        let block = |at| {
+            let core = store.inner.core.borrow();
+            u64::from(core.state.find(&cid, &oid).unwrap().ptr(at).block) * BLOCK_LEN
+        };
+        let faults = Rc::new(Faults::default());
+        faults.unreadable.borrow_mut().push(block(1)..block(1) + 512);
+        let mount = async |file: &MemoryFile| {
+            let device = FaultyFile::new(file.kill_image(), faults.clone());
+            InkStore::mount(env.clone(), BlockDevice::new(Rc::new(device))).await.unwrap()
+        };
+        let store = mount(&file).await;
+        for (at, readable) in [(0, true), (1, false), (2, true)] {
+            let read = store.read(&cid, &oid, at * BLOCK_LEN, BLOCK_LEN).await;
+            match readable {
+                true => assert_eq!(read.unwrap().to_contiguous(), vec![at as u8 + 1; 4096]),
+                false => assert!(matches!(read, Err(StoreError::Device(_))), "{read:?}"),
+            }
+        }
+        // The others still say whether the batch was ended.
+        let torn = file.kill_image();
+        torn.rot(block(2), 1);
+        assert_eq!(mount(&torn).await.stat(&cid, &oid).await.unwrap().size, 0);
+    });
+}
+
+/// A store made for sectors of 512 bytes was refused on a device that was taken for one of 4096, by a message with neither number.
+#[test]
+fn a_store_of_smaller_sectors_says_so() {
+    block_on(|env| async move {
+        let (file, _) = new_store(&env, 1 << 20).await;
+        let image = BlockDevice::new(file).read(0, 1 << 20).await.unwrap();
+        let device = BlockDevice::new(MemoryFile::new(1 << 20, 4096));
+        device.write(0, vec![Piece::new(image.freeze(), WriteCause::Data)]).await.unwrap();
+        let refused = InkStore::mount(env, device).await.unwrap_err();
+        assert_eq!(refused, StoreError::Sectors { store_len: 512, device_len: 4096 });
+        assert_eq!(
+            refused.to_string(),
+            "the store was made for sectors of 512 bytes, the device is taken for one of 4096"
+        );
     });
 }
