@@ -1,6 +1,7 @@
 //! The core without a daemon around it: events in, effects out, over a database in memory.
 
 mod bench;
+mod committed;
 mod osd_map;
 mod table;
 
