@@ -2,6 +2,7 @@
 
 mod bench;
 mod committed;
+mod failures;
 mod osd_map;
 mod table;
 

@@ -6,14 +6,15 @@ use std::time::Duration;
 use denc::Denc;
 use maps::{OsdMap, PgMapDigest};
 use messages::{
-    MMonCommand, MMonCommandAck, MMonMgrReport, MMonSubscribe, MOSDAlive, MOSDBeacon, MOSDFailure,
-    MOSDFull, MOSDMap, MOSDMarkMeDead, MOSDPGCreate2, MOSDPGCreated, MPoolOp, MPoolOpReply,
-    Message, PaxosHeader, PoolOpCode, SubscribeItem,
+    MMonCommand, MMonCommandAck, MMonMgrReport, MMonSubscribe, MOSDAlive, MOSDBeacon, MOSDFull,
+    MOSDMap, MOSDMarkMeDead, MOSDPGCreate2, MOSDPGCreated, MPoolOp, MPoolOpReply, Message,
+    PaxosHeader, PoolOpCode, SubscribeItem,
 };
 use mon::Event;
-use types::{AddrVec, EntityName, IntervalSet, UTime, Uuid};
+use types::{EntityName, IntervalSet, UTime, Uuid};
 
 use crate::bench::*;
+use crate::failures::failure;
 
 #[test]
 fn osds_boot_and_the_map_says_so() {
@@ -132,33 +133,6 @@ fn primaries_are_told_to_make_placement_groups_until_they_have() {
     assert!(b.map().pool(pool).unwrap().has_flag(maps::pool::pool_flags::CREATING));
     b.pass(Duration::from_secs(2));
     assert!(!b.map().pool(pool).unwrap().has_flag(maps::pool::pool_flags::CREATING));
-}
-
-fn failure(target: i32, flags: u8, failed_for: i32) -> MOSDFailure {
-    MOSDFailure {
-        paxos: PaxosHeader::at(0),
-        fsid: FSID.parse().unwrap(),
-        target_osd: target,
-        target_addrs: AddrVec::of(addr(6800 + target as u16)),
-        epoch: 1,
-        flags,
-        failed_for,
-    }
-}
-
-#[test]
-fn a_refused_connection_is_believed_at_once_silence_needs_two_reporters() {
-    let mut b = Bench::new(fresh_kv());
-    let osds = b.three_osds();
-    b.send(osds[0], &failure(2, messages::FAILURE_FAILED, 30));
-    b.pass(Duration::from_secs(1));
-    assert!(b.map().is_up(2));
-    b.send(osds[1], &failure(2, messages::FAILURE_FAILED, 30));
-    b.pass(Duration::from_secs(1));
-    assert!(b.map().is_down(2));
-    b.send(osds[0], &failure(1, messages::FAILURE_FAILED | messages::FAILURE_IMMEDIATE, 0));
-    b.pass(Duration::ZERO);
-    assert!(b.map().is_down(1));
 }
 
 /// Whether one more may go out was asked of what would be left: of three OSDs none ever went, with
