@@ -199,7 +199,7 @@ impl MonCore {
         }
         layout::put_u64(batch, OSDMAP, "first", to.into());
         self.osd.first = to;
-        self.osd.cache.retain(|(_, epoch), _| *epoch >= to);
+        self.osd.forget_maps_before(to);
     }
 
     /// Oldest epoch that some PG's history may reach back to: what OSDs say in their beacons.

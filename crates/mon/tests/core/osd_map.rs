@@ -1,8 +1,11 @@
 //! What monitors make of OSDs: maps, failures, pools, placement.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
+use std::rc::Rc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use denc::Denc;
 use maps::{OsdMap, PgMapDigest};
 use messages::{
@@ -11,6 +14,8 @@ use messages::{
     PaxosHeader, PoolOpCode, SubscribeItem,
 };
 use mon::Event;
+use store::kv::{Direction, Visit};
+use store::{Kv, KvBatch, KvError};
 use types::{EntityName, IntervalSet, UTime, Uuid};
 
 use crate::bench::*;
@@ -739,4 +744,63 @@ fn a_placement_group_of_one_peers_anew_with_another() {
         (ack.rc, ack.outs.as_str()),
         (-11, "not enough up OSDs in the cluster to force repeer")
     );
+}
+
+/// A database that counts the maps read from it.
+struct Counting {
+    kv: Rc<dyn Kv>,
+    maps_read: Rc<Cell<u32>>,
+}
+
+impl Kv for Counting {
+    fn get(&self, key: &[u8]) -> Result<Option<Bytes>, KvError> {
+        let is_map = key.starts_with(b"osdmap\0full_") || key.starts_with(b"osdmap\0inc_");
+        self.maps_read.set(self.maps_read.get() + u32::from(is_map));
+        self.kv.get(key)
+    }
+
+    fn scan(
+        &self,
+        start: &[u8],
+        end: &[u8],
+        direction: Direction,
+        visit: Visit<'_>,
+    ) -> Result<(), KvError> {
+        self.kv.scan(start, end, direction, visit)
+    }
+
+    fn commit(&self, batch: KvBatch) -> Result<(), KvError> {
+        self.kv.commit(batch)
+    }
+
+    fn stored_bytes(&self) -> Result<u64, KvError> {
+        self.kv.stored_bytes()
+    }
+}
+
+/// Once there had been a thousand maps since the last was forgotten, full maps had pushed out every incremental, the newest first:
+/// each subscriber cost a read of the database for each new epoch.
+#[test]
+fn the_newest_maps_are_not_read_for_each_subscriber() {
+    let maps_read = Rc::new(Cell::new(0));
+    let kv = Rc::new(Counting { kv: fresh_kv(), maps_read: maps_read.clone() });
+    let mut b = Bench::with(kv, "mon_min_osdmap_epochs = 5000");
+    let admin = b.admin();
+    for n in 0..1100 {
+        let command = if n % 2 == 0 { "osd set" } else { "osd unset" };
+        b.out(admin, &format!(r#"{{"prefix":"{command}","key":"noup"}}"#));
+    }
+    maps_read.set(0);
+    let newest = b.map().epoch;
+    for start in [0, newest - 100] {
+        let item = SubscribeItem { start: start.into(), flags: 0 };
+        let what = BTreeMap::from([("osdmap".to_string(), item)]);
+        let id = 50 + u64::from(start);
+        b.open(id, EntityName::client(id as _), "client.w", "allow r", 5050);
+        b.send(id, &MMonSubscribe { what, hostname: String::new() });
+        let maps = b.take::<MOSDMap>(id).into_iter();
+        let maps = maps.flat_map(|m| m.maps.into_keys().chain(m.incremental_maps.into_keys()));
+        assert_eq!(maps.last(), Some(newest));
+    }
+    assert_eq!(maps_read.get(), 0);
 }
