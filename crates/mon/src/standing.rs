@@ -68,7 +68,7 @@ pub struct Standing {
     pub skews: BTreeMap<String, Skew>,
     /// Disks of the monitors' stores: only the leader is told.
     pub disks: BTreeMap<String, Disk>,
-    /// Number of comparisons of clocks since the election.
+    /// Number of comparisons of clocks since the election; each asks for disks as well.
     pub rounds: u32,
 }
 

@@ -183,6 +183,35 @@ fn a_sticky_mute_says_so_and_remembers_no_finding() {
     assert!(json.contains(r#""sticky":true,"summary":"","count":0}"#), "{json}");
 }
 
+/// A new leader did not know yet of the others' clocks and disks, took what was muted of them for gone, and the mutes with
+/// it: each change of the leader showed the alerts again.
+#[test]
+fn mutes_of_what_monitors_tell_outlive_a_leader() {
+    let mut b = Bench::new(kv_of(&["a", "b", "c"]));
+    let admin = b.admin();
+    let stand = |b: &mut Bench, epoch: u32, rounds: u32, low: &[&str]| {
+        let disk = mon::Disk { avail_percent: 10, stored_bytes: 0 };
+        let disks = low.iter().map(|name| ((*name).to_owned(), disk)).collect();
+        let standing = mon::Standing { epoch, rounds, disks, ..b.core.standing().clone() };
+        let effects = b.core.stand(clock(b.now), standing).unwrap();
+        b.perform(effects);
+        b.pass(Duration::from_secs(3));
+        let health = b.out(admin, r#"{"prefix":"health","format":"json"}"#);
+        let (_, mutes) = health.split_once(r#""mutes":"#).unwrap();
+        mutes.to_owned()
+    };
+    stand(&mut b, 2, 9, &["a", "b"]);
+    assert_eq!(b.command(admin, r#"{"prefix":"health mute","code":"MON_DISK_LOW"}"#).rc, 0);
+    // It leads anew and has asked nobody, has asked, has heard.
+    for (rounds, low) in [(0, &[][..]), (1, &["a"]), (2, &["a", "b"])] {
+        let mutes = stand(&mut b, 4, rounds, low);
+        assert!(mutes.contains(r#""code":"MON_DISK_LOW""#), "{rounds}: {mutes}");
+        assert!(mutes.contains(r#""count":2"#), "{rounds}: {mutes}");
+    }
+    let mutes = stand(&mut b, 4, 3, &[]);
+    assert!(!mutes.contains("MON_DISK_LOW"), "{mutes}");
+}
+
 /// `mon_data_avail_warn`, `mon_data_avail_crit` and `mon_data_size_warn` were taken and had no effect: nobody
 /// was told that the disk of a monitor fills up, until the monitor stopped.
 #[test]
