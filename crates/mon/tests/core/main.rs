@@ -8,9 +8,10 @@ mod table;
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
+use std::rc::Rc;
 use std::time::Duration;
 
-use auth::METHOD_CEPHX;
+use auth::{AuthCapsInfo, METHOD_CEPHX};
 use bytes::Bytes;
 use denc::Denc;
 use maps::osdmap::osd_state;
@@ -18,7 +19,7 @@ use messages::{
     LogEntry, MAuth, MAuthReply, MConfig, MLog, MMgrBeacon, MMgrMap, MMonCommand, MMonCommandAck,
     MMonSubscribe, MOSDMap, Message, PaxosHeader, SubscribeItem,
 };
-use mon::Event;
+use mon::{Event, Peer};
 use types::{AddrVec, AuthEntityName, EntityName, Errno, UTime, entity};
 
 use crate::bench::*;
@@ -282,6 +283,58 @@ fn min_size_follows_size_and_is_kept_by_nosizechange() {
     assert_eq!(set(&mut b, "nosizechange", "1"), 0);
     assert_eq!(set(&mut b, "min_size", "2"), -Errno::EPERM.0);
     assert_eq!(sizes(&mut b), (2, 1));
+}
+
+/// `pg_num` went below a pool's `pg_num_min` and above its `pg_num_max`, which held for the autoscaler alone.
+#[test]
+fn pg_num_keeps_within_a_pools_bounds() {
+    let mut b = Bench::new(fresh_kv());
+    b.three_osds();
+    b.out(
+        1,
+        r#"{"prefix":"osd pool create","pool":"p","pg_num":32,"pg_num_min":16,"pg_num_max":64}"#,
+    );
+    let set = |b: &mut Bench, n: u32| {
+        let json = format!(r#"{{"prefix":"osd pool set","pool":"p","var":"pg_num","val":"{n}"}}"#);
+        let ack = b.command(1, &json);
+        (ack.rc, ack.outs)
+    };
+    let refused = |text: &str| (-Errno::EINVAL.0, text.to_string());
+    assert_eq!(set(&mut b, 4), refused("specified pg_num 4 < pg_num_min 16"));
+    // So says Ceph.
+    assert_eq!(set(&mut b, 128), refused("specified pg_num 128 < pg_num_max 64"));
+    for n in [16, 64] {
+        assert_eq!(set(&mut b, n), (0, format!("set pool 1 pg_num to {n}")));
+    }
+}
+
+/// Any release was taken while clients were connected that lack what it promises; the next map with an upmap cut them off.
+#[test]
+fn clients_that_are_connected_are_not_passed_over() {
+    let mut b = Bench::new(fresh_kv());
+    let admin = b.admin();
+    let peer = Peer {
+        name: EntityName::client(4070),
+        auth_name: "client.old".parse().unwrap(),
+        caps: AuthCapsInfo::from_text("allow r"),
+        global_id: 4070,
+        addrs: AddrVec::of(addr(5070)),
+        socket_addr: addr(5070),
+        // All but the bit of SERVER_LUMINOUS.
+        features: types::features::ALL & !(1 << 21),
+        handshake: None,
+    };
+    b.step(Event::Opened(70, Rc::new(peer)));
+    let set = |name: &str, sure: &str| {
+        format!(r#"{{"prefix":"osd set-require-min-compat-client","version":"{name}"{sure}}}"#)
+    };
+    assert_eq!(b.command(admin, &set("jewel", "")).rc, 0);
+    let ack = b.command(admin, &set("luminous", ""));
+    let text = "cannot set require_min_compat_client to luminous: 1 connected client(s) look like kraken (missing 0x200000); add --yes-i-really-mean-it to do it anyway";
+    assert_eq!((ack.rc, ack.outs.as_str()), (-Errno::EPERM.0, text));
+    let sure = r#","yes_i_really_mean_it":true"#;
+    assert_eq!(b.command(admin, &set("luminous", sure)).rc, 0);
+    assert_eq!(b.map().require_min_compat_client, 12);
 }
 
 /// More copies for a pool were let through up to the first that was one too many: only what pools had before was counted.

@@ -804,3 +804,23 @@ fn the_newest_maps_are_not_read_for_each_subscriber() {
     }
     assert_eq!(maps_read.get(), 0);
 }
+
+/// `osd out` left no word of who had ordered it, and an OSD of the whole weight showed no weight that it would come back to.
+#[test]
+fn an_osd_that_is_marked_out_is_to_come_back_as_it_was() {
+    let mut b = Bench::new(fresh_kv());
+    b.three_osds();
+    let old_weight = |b: &mut Bench, osd: i32| b.map().xinfo(osd).unwrap().old_weight;
+    b.out(1, r#"{"prefix":"osd out","ids":["1"]}"#);
+    assert_eq!(old_weight(&mut b, 1), maps::osdmap::WEIGHT_IN);
+    b.out(1, r#"{"prefix":"osd in","ids":["1"]}"#);
+    assert_eq!(old_weight(&mut b, 1), 0);
+    b.out(1, r#"{"prefix":"osd down","ids":["2"]}"#);
+    b.pass(Duration::from_secs(10));
+    b.out(1, r#"{"prefix":"osd out","ids":["2"]}"#);
+    let log = b.out(1, r#"{"prefix":"log last","num":100}"#);
+    for how in ["1 out, while it was still marked up", "2 out, after it was down for 10 seconds"] {
+        let text = format!("[INF] Client client.admin marked osd.{how}");
+        assert!(log.lines().any(|line| line.ends_with(&text)), "{log}");
+    }
+}
