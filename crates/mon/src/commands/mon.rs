@@ -10,7 +10,7 @@ use maps::{MonInfo, MonMap};
 use types::addr::AddrType;
 use types::{AddrVec, EntityAddr, Errno, entity};
 
-use super::cmd::{Cmd, CmdResult, Refusal, done, fail, refuse, say, unhandled};
+use super::cmd::{Cmd, CmdResult, Refusal, check_name, done, fail, refuse, say, unhandled};
 use crate::core::MonCore;
 
 impl MonCore {
@@ -151,7 +151,7 @@ impl MonCore {
     }
 
     fn mon_add(&mut self, cmd: &Cmd) -> CmdResult {
-        let (name, text) = (cmd.string("name")?, cmd.string("addr")?);
+        let (name, text) = (cmd.name("name")?, cmd.string("addr")?);
         let Some(public_addrs) = mon_addrs(&text) else {
             return fail(Errno::EINVAL, format!("invalid address '{text}'"));
         };
@@ -170,6 +170,7 @@ impl MonCore {
         let mut crush_loc = BTreeMap::new();
         if cmd.map.contains("location") {
             for pair in cmd.map.strings("location")? {
+                check_name(&pair)?;
                 let Some((kind, place)) = pair.split_once('=') else {
                     return fail(Errno::EINVAL, format!("invalid location '{pair}'"));
                 };

@@ -308,6 +308,31 @@ fn pg_num_keeps_within_a_pools_bounds() {
     }
 }
 
+/// A pool could be given a name as long as a message: a few such renames made an epoch that monitors did not send each other, and
+/// nothing was committed any more.
+#[test]
+fn names_in_maps_have_an_end() {
+    let mut b = Bench::new(fresh_kv());
+    b.three_osds();
+    b.out(1, r#"{"prefix":"osd pool create","pool":"p","pg_num":8}"#);
+    let long = "x".repeat(5000);
+    for json in [
+        format!(r#"{{"prefix":"osd pool rename","srcpool":"p","destpool":"{long}"}}"#),
+        format!(r#"{{"prefix":"osd pool create","pool":"{long}"}}"#),
+        format!(r#"{{"prefix":"osd pool mksnap","pool":"p","snap":"{long}"}}"#),
+        format!(r#"{{"prefix":"osd erasure-code-profile set","name":"{long}"}}"#),
+        format!(r#"{{"prefix":"osd erasure-code-profile set","name":"e","profile":["k={long}"]}}"#),
+        format!(r#"{{"prefix":"osd crush add-bucket","name":"{long}","type":"host"}}"#),
+        format!(r#"{{"prefix":"osd crush class create","class":"{long}"}}"#),
+        format!(r#"{{"prefix":"mon add","name":"{long}","addr":"10.0.0.9:3300"}}"#),
+    ] {
+        let ack = b.command(1, &json);
+        assert_eq!(ack.rc, -Errno::EINVAL.0, "{}: {}", &json[..60], ack.outs);
+    }
+    let fits = &long[..4096];
+    b.out(1, &format!(r#"{{"prefix":"osd pool rename","srcpool":"p","destpool":"{fits}"}}"#));
+}
+
 /// Any release was taken while clients were connected that lack what it promises; the next map with an upmap cut them off.
 #[test]
 fn clients_that_are_connected_are_not_passed_over() {

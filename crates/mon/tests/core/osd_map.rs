@@ -624,6 +624,7 @@ fn a_refused_osd_new_makes_no_osd() {
     b.three_osds();
     let new = r#"{"prefix":"osd new","uuid":"11111111-1111-1111-1111-000000000005"}"#;
     assert_eq!(b.command_with(1, new, br#"{"cephx_secret":"bad"}"#).rc, -22);
+    assert_eq!(b.command_with(1, new, br#"{"crush_device_class":"a b"}"#).rc, -22);
     b.out(1, r#"{"prefix":"auth get-or-create","entity":"osd.3"}"#);
     let other = br#"{"cephx_secret":"AQAAAAAAAAAAABAAAAAAAAAAAAAAAAAAAAAAAA=="}"#;
     assert_eq!(b.command_with(1, new, other).rc, -17);
