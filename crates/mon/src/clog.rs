@@ -317,8 +317,8 @@ impl MonCore {
     /// Sends new lines to a session that watches the log; `next` is the first it wants.
     pub(crate) fn publish_log(&mut self, id: SessionId, level: &str, next: u64) -> u64 {
         let Some(prio) = level_prio(level) else { return next };
-        // A subscriber that does not say from where on gets what comes from now.
         let end = self.clog.committed;
+        // A subscriber that does not say from where on gets what comes from now.
         let from = if next == 0 { end + 1 } else { next };
         let entries: Vec<LogEntry> = self
             .clog

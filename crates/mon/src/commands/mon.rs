@@ -334,7 +334,6 @@ impl MonCore {
         counts
     }
 
-    /// Connected peers of each kind by feature bits.
     /// How many peers of a kind have which features, this monitor among them.
     fn count_features(&self) -> BTreeMap<(u8, u64), u64> {
         let mut counts = BTreeMap::new();
@@ -363,6 +362,7 @@ impl MonCore {
         lacking.collect()
     }
 
+    /// Connected peers of each kind by feature bits.
     pub(crate) fn dump_feature_map(&self, f: &mut Formatter, name: &str) {
         let counts = self.count_features();
         let order = [entity::MON, entity::MDS, entity::OSD, entity::CLIENT, entity::MGR];
