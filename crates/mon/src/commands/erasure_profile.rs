@@ -21,7 +21,7 @@ impl MonCore {
         let force = cmd.map.flag("force");
         let default = self.conf.str("osd_pool_default_erasure_code_profile");
         let given = cmd.map.strings("profile")?;
-        given.iter().try_for_each(|pair| check_name(pair))?;
+        given.iter().try_for_each(check_name)?;
         // Names of before the rules had names of their own; kept, they would mean nothing.
         let key_of = |pair: &String| pair.split_once('=').map(|(key, _)| key.to_string());
         for key in given.iter().filter_map(key_of) {
