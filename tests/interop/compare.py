@@ -55,6 +55,7 @@ J ceph osd versions
 J ceph osd utilization
 J ceph osd blocked-by
 ceph osd out 2
+J ceph osd dump
 ceph osd in 2
 J ceph tell osd.0 dump_pgstate_history
 ceph osd reweight 1 0.9
@@ -454,6 +455,12 @@ ceph osd pool set p1 recovery_priority -10
 ceph osd pool set p1 recovery_priority 0
 ceph osd pool set p1 pg_num_min 1000
 ceph osd pool set p1 pg_num_max 1
+ceph osd pool set p1 pg_num_max 0
+ceph osd pool set p1 pg_num_min 4
+ceph osd pool set p1 pg_num 2
+ceph osd pool set p1 pg_num_min 0
+ceph osd pool set p1 pg_num_max 64
+ceph osd pool set p1 pg_num 128
 ceph osd pool set p1 pg_num_max 0
 ceph osd pool set p1 pg_num 0
 ceph osd pool set p1 pg_num 70000

@@ -75,10 +75,14 @@ pub const DEFAULT_TYPES: [&str; 12] = [
     "root",
 ];
 
-/// Whether a name of an item, type, class or rule may be used: letters, digits, `_`, `-`, `.`.
+/// Bytes of a name of an item, type, class or rule.
+const NAME_LEN_MAX: usize = 4096;
+
+/// Whether a name of an item, type, class or rule may be used: letters, digits, `_`, `-`, `.`; not too many of
+/// them, as every map has all names.
 pub fn is_valid_name(name: &str) -> bool {
     let fine = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
-    !name.is_empty() && name.chars().all(fine)
+    (1..=NAME_LEN_MAX).contains(&name.len()) && name.chars().all(fine)
 }
 
 /// A weight in 16.16; `None` if negative, not a number or too large.

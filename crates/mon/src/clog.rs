@@ -41,6 +41,8 @@ pub(crate) struct ClusterLog {
     last: u64,
     /// Lines up to this number are in the log.
     encoded: u64,
+    /// Lines up to this number are committed: the others may never be, and their numbers be those of other lines.
+    committed: u64,
     /// Lines up to this number have been written to this monitor's files.
     written: u64,
     /// Newest line taken of each sender, so that a line sent again is not taken twice.
@@ -60,6 +62,7 @@ impl ClusterLog {
             log.lines.push_back((number, entry));
         }
         log.encoded = log.last;
+        log.committed = log.last;
         log.written = log.last;
         Ok(log)
     }
@@ -91,9 +94,15 @@ impl ClusterLog {
             self.lines.push_back((number, entry));
         }
         self.encoded = self.last;
+        self.committed = self.last;
         if self.lines.len() > LINES_MAX {
             self.lines.pop_front();
         }
+    }
+
+    /// The proposal is committed: so is what was encoded for it.
+    pub(crate) fn on_committed(&mut self) {
+        self.committed = self.encoded;
     }
 
     fn push(&mut self, mut entry: LogEntry) {
@@ -268,7 +277,7 @@ impl MonCore {
     /// Has lines that are committed now written where `mon_cluster_log_file` and the options beside it say. That they are
     /// is every monitor's own affair: each has its files.
     pub(crate) fn write_clog(&mut self) {
-        let (from, end) = (self.clog.written + 1, self.clog.encoded);
+        let (from, end) = (self.clog.written + 1, self.clog.committed);
         if from > end {
             return;
         }
@@ -308,23 +317,21 @@ impl MonCore {
     /// Sends new lines to a session that watches the log; `next` is the first it wants.
     pub(crate) fn publish_log(&mut self, id: SessionId, level: &str, next: u64) -> u64 {
         let Some(prio) = level_prio(level) else { return next };
+        let end = self.clog.committed;
         // A subscriber that does not say from where on gets what comes from now.
-        let from = if next == 0 { self.clog.last + 1 } else { next };
+        let from = if next == 0 { end + 1 } else { next };
         let entries: Vec<LogEntry> = self
             .clog
             .since(from)
+            .take_while(|(number, _)| *number <= end)
             .map(|(_, entry)| entry)
             .filter(|entry| entry.prio >= prio)
             .cloned()
             .collect();
         if !entries.is_empty() {
-            let m = MLog {
-                paxos: messages::PaxosHeader::at(self.clog.last),
-                fsid: self.monmap.fsid,
-                entries,
-            };
+            let m = MLog { paxos: messages::PaxosHeader::at(end), fsid: self.monmap.fsid, entries };
             self.send_now(id, wire(&m));
         }
-        self.clog.last + 1
+        end + 1
     }
 }

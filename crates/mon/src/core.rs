@@ -82,6 +82,10 @@ pub struct MonCore {
 
     // The services' state.
     pub(crate) monmap: MonMap,
+    /// The committed monitor map: what others are told.
+    pub(crate) published_monmap: MonMap,
+    /// The monitor map of the proposal under way.
+    pub(crate) proposed_monmap: Option<MonMap>,
     pub(crate) osd: OsdService,
     pub(crate) keys: Rc<RefCell<KeyServer>>,
     pub(crate) auth_ids: crate::auth::GlobalIds,
@@ -157,6 +161,8 @@ impl MonCore {
             now,
             standing: Standing::default(),
             sessions: BTreeMap::new(),
+            published_monmap: monmap.clone(),
+            proposed_monmap: None,
             monmap,
             batch: KvBatch::new(),
             dirty_since: None,
@@ -315,6 +321,8 @@ impl MonCore {
         self.encode_osdmap();
         self.encode_mgr();
         self.encode_clog();
+        self.monmap_proposed();
+        self.stat.on_proposed();
         // Encoding may have marked the core dirty; it is all in this batch.
         self.dirty_since = None;
         let batch = std::mem::take(&mut self.batch);
@@ -332,6 +340,9 @@ impl MonCore {
         }
         self.osd_committed();
         self.mgr_committed();
+        self.monmap_committed();
+        self.stat.on_committed();
+        self.clog.on_committed();
         self.publish_maps();
         self.retry_refused_boots();
         for waiting in std::mem::take(&mut self.committing) {
@@ -367,6 +378,7 @@ impl MonCore {
         self.dirty_since = None;
         self.taken_bytes = 0;
         self.proposing = false;
+        self.proposed_monmap = None;
         self.waiting.clear();
         self.committing.clear();
         self.maps_later.clear();

@@ -40,11 +40,20 @@ impl Health {
     }
 }
 
+/// Findings of which a leader knows only what the monitors have told it since it leads: of their clocks and
+/// disks.
+const TOLD_BY_MONS: [&str; 4] = ["MON_CLOCK_SKEW", "MON_DISK_BIG", "MON_DISK_CRIT", "MON_DISK_LOW"];
+/// Rounds of questions after which a leader has the answers to the first.
+const ROUNDS_MIN: u32 = 2;
+
+/// Why a mute ends whatever becomes of its finding.
+fn why_expired(mute: &HealthMute, now: UTime) -> Option<String> {
+    let passed = !mute.ttl.is_zero() && mute.ttl <= now;
+    passed.then(|| format!("passed TTL {}", mute.ttl))
+}
+
 /// Why a mute ends, with its finding as it is now.
-fn why_over(mute: &HealthMute, check: Option<&HealthCheck>, now: UTime) -> Option<String> {
-    if !mute.ttl.is_zero() && mute.ttl <= now {
-        return Some(format!("passed TTL {}", mute.ttl));
-    }
+fn why_over(mute: &HealthMute, check: Option<&HealthCheck>) -> Option<String> {
     if mute.sticky {
         return None;
     }
@@ -334,12 +343,19 @@ impl MonCore {
     fn expire_mutes(&mut self) {
         let now = self.now.wall;
         let checks = &self.health.checks.checks;
+        // Before the others have answered a leader does not know that a finding is gone or smaller.
+        let heard = self.standing.rounds >= ROUNDS_MIN;
         let (mut over, mut changed) = (Vec::new(), false);
         self.health.mutes.retain(|code, mute| {
+            let known = heard || !TOLD_BY_MONS.contains(&code.as_str());
             let check = checks.get(code);
-            if let Some(why) = why_over(mute, check, now) {
+            let why = why_expired(mute, now);
+            if let Some(why) = why.or_else(|| why_over(mute, check).filter(|_| known)) {
                 over.push(format!("Health alert mute {code} cleared ({why})"));
                 return false;
+            }
+            if !known {
+                return true;
             }
             if let Some(check) = check.filter(|c| !mute.sticky && c.count < mute.count) {
                 mute.count = check.count;

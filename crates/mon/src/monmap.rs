@@ -91,8 +91,27 @@ impl MonCore {
         put(self.batch(), &monmap);
     }
 
+    /// A proposal begins: what it has of the map is told when it is committed.
+    pub(crate) fn monmap_proposed(&mut self) {
+        let changed = self.monmap.epoch != self.published_monmap.epoch;
+        self.proposed_monmap = changed.then(|| self.monmap.clone());
+    }
+
+    /// The proposal is committed: its map is published, not what has changed since.
+    pub(crate) fn monmap_committed(&mut self) {
+        if let Some(map) = self.proposed_monmap.take() {
+            self.published_monmap = map;
+        }
+    }
+
+    /// The map as the database has it.
+    pub(crate) fn take_monmap(&mut self, map: MonMap) {
+        self.published_monmap = map.clone();
+        self.monmap = map;
+    }
+
     pub(crate) fn send_monmap(&mut self, to: SessionId) {
-        let m = MMonMap { monmap: self.monmap.to_bytes() };
+        let m = MMonMap { monmap: self.published_monmap.to_bytes() };
         self.send_now(to, wire(&m));
     }
 
@@ -153,7 +172,7 @@ impl MonCore {
             });
             f.array("extra_probe_peers", |_| {});
             f.array("sync_provider", |_| {});
-            f.object("monmap", |f| self.monmap.dump(f));
+            f.object("monmap", |f| self.published_monmap.dump(f));
             self.dump_feature_map(f, "feature_map");
             f.dump_bool("stretch_mode", self.monmap.stretch_mode_enabled);
         });

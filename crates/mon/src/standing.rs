@@ -68,7 +68,7 @@ pub struct Standing {
     pub skews: BTreeMap<String, Skew>,
     /// Disks of the monitors' stores: only the leader is told.
     pub disks: BTreeMap<String, Disk>,
-    /// Number of comparisons of clocks since the election.
+    /// Number of comparisons of clocks since the election; each asks for disks as well.
     pub rounds: u32,
 }
 
@@ -209,7 +209,7 @@ impl MonCore {
     pub fn reload(&mut self) -> Result<(), LoadError> {
         self.forget_pending();
         let kv = self.kv.clone();
-        self.monmap = crate::monmap::load(&*kv)?;
+        self.take_monmap(crate::monmap::load(&*kv)?);
         self.osd = crate::osd::OsdService::load(&*kv, &self.conf)?;
         *self.keys.borrow_mut() = crate::auth::load_keys(&*kv, &self.conf)?;
         self.auth_ids.reload(&*kv)?;
@@ -273,7 +273,7 @@ impl MonCore {
         let kv = self.kv.clone();
         for prefix in touched {
             match prefix {
-                layout::MONMAP => self.monmap = crate::monmap::load(&*kv)?,
+                layout::MONMAP => self.take_monmap(crate::monmap::load(&*kv)?),
                 layout::OSDMAP => self.osd.take_map(&*kv)?,
                 layout::OSD_METADATA => self.osd.take_metadata(&*kv)?,
                 layout::OSD_CREATING => self.osd.take_creating(&*kv)?,

@@ -19,6 +19,10 @@ pub(crate) struct StatService {
     pub(crate) version: u64,
     pub(crate) digest: PgMapDigest,
     pub(crate) service_map: ServiceMap,
+    /// The committed service map: what subscribers are told.
+    pub(crate) published: ServiceMap,
+    /// The service map of the proposal under way.
+    proposed: Option<ServiceMap>,
     pub(crate) progress: BTreeMap<String, ProgressEvent>,
     pub(crate) health: HealthCheckMap,
     /// Whether there has been a report since the start.
@@ -45,11 +49,25 @@ impl StatService {
         if let Some(bytes) = layout::get(kv, MGRSTAT, "service_map")? {
             stat.service_map =
                 Denc::from_bytes(&bytes).map_err(|e| decode("mgrstat/service_map", e))?;
+            stat.published = stat.service_map.clone();
         }
         if let Some(bytes) = layout::get(kv, MGRSTAT, "health")? {
             stat.health = Denc::from_bytes(&bytes).map_err(|e| decode("mgrstat/health", e))?;
         }
         Ok(stat)
+    }
+
+    /// A proposal begins: what it has of the service map is told when it is committed.
+    pub(crate) fn on_proposed(&mut self) {
+        let changed = self.service_map != self.published;
+        self.proposed = changed.then(|| self.service_map.clone());
+    }
+
+    /// The proposal is committed: its map is published, not what has changed since.
+    pub(crate) fn on_committed(&mut self) {
+        if let Some(map) = self.proposed.take() {
+            self.published = map;
+        }
     }
 
     /// Bytes and objects stored in a pool.

@@ -79,11 +79,12 @@ impl MonCore {
         let may = |service: &str| session.caps.allows(&peer, service, "r");
         let next = match name {
             "monmap" => {
-                if sub.next > u64::from(self.monmap.epoch) || !may("mon") {
+                let epoch = u64::from(self.published_monmap.epoch);
+                if sub.next > epoch || !may("mon") {
                     return;
                 }
                 self.send_monmap(id);
-                u64::from(self.monmap.epoch) + 1
+                epoch + 1
             }
             "osdmap" => {
                 if !may("osd") || sub.next > u64::from(self.osd.published.epoch) {
@@ -114,7 +115,7 @@ impl MonCore {
                 u64::from(map.epoch) + 1
             }
             "servicemap" => {
-                let map = self.stat.service_map.clone();
+                let map = self.stat.published.clone();
                 if sub.next > u64::from(map.epoch) || !may("mgr") {
                     return;
                 }

@@ -37,6 +37,31 @@ pub const MON_STATEFUL_SUB: u64 = 1 << 57;
 /// cephx with a server challenge for authorizers.
 pub const CEPHX_V2: u64 = 1 << 61;
 
+/// Pools whose PGs are spread by a hash of the pool as well.
+pub const OSDHASHPSPOOL: u64 = 1 << 30;
+/// Cache tiers.
+pub const OSD_CACHEPOOL: u64 = 1 << 35;
+
+/// What clients of a release have at least, as far as releases differ by it (`ceph_release_features`,
+/// `src/common/ceph_strings.cc` at v16.2).
+pub const fn of_release(release: u8) -> u64 {
+    const CUTTLEFISH: u64 = CRUSH_TUNABLES;
+    const EMPEROR: u64 = CUTTLEFISH | CRUSH_TUNABLES2 | OSDHASHPSPOOL;
+    const GIANT: u64 = EMPEROR | CRUSH_TUNABLES3 | OSD_CACHEPOOL;
+    const INFERNALIS: u64 = GIANT | CRUSH_V4;
+    const JEWEL: u64 = INFERNALIS | CRUSH_TUNABLES5;
+    const KRAKEN: u64 = JEWEL | MSG_ADDR2;
+    match release {
+        ..=3 => CUTTLEFISH,
+        4..=5 => EMPEROR,
+        6..=7 => GIANT,
+        8..=9 => INFERNALIS,
+        10 => JEWEL,
+        11 => KRAKEN,
+        _ => KRAKEN | CRUSH_CHOOSE_ARGS,
+    }
+}
+
 /// Whether `features` has every bit of `mask`.
 pub const fn has(features: u64, mask: u64) -> bool {
     features & mask == mask

@@ -7,6 +7,10 @@ use types::Errno;
 
 use crate::event::SessionId;
 
+/// Bytes of a name that a map holds. Maps are stored whole for each epoch, and sent whole between monitors: a
+/// few names as long as a message may be, and no message took the map.
+pub(crate) const NAME_LEN_MAX: usize = 4096;
+
 /// A command as its handler gets it.
 #[derive(Debug, Clone)]
 pub(crate) struct Cmd {
@@ -22,6 +26,13 @@ impl Cmd {
     /// A text argument.
     pub(crate) fn string(&self, key: &str) -> Result<String, Refusal> {
         Ok(self.map.string(key)?)
+    }
+
+    /// A text argument that a map will hold.
+    pub(crate) fn name(&self, key: &str) -> Result<String, Refusal> {
+        let name = self.string(key)?;
+        check_name(&name)?;
+        Ok(name)
     }
 
     /// Output in the form asked for: `data` when structured, else `plain`.
@@ -72,6 +83,16 @@ pub(crate) fn fail<T>(errno: Errno, text: impl Into<String>) -> Result<T, Refusa
 /// A failure as a value.
 pub(crate) fn refuse(errno: Errno, text: impl Into<String>) -> Refusal {
     Refusal { errno, text: text.into(), not_yet: false }
+}
+
+/// Refuses names that are longer than [`NAME_LEN_MAX`].
+pub(crate) fn check_name(name: impl AsRef<[u8]>) -> Result<(), Refusal> {
+    match name.as_ref().len() {
+        ..=NAME_LEN_MAX => Ok(()),
+        len => {
+            fail(Errno::EINVAL, format!("a name of {len} bytes is too long (max {NAME_LEN_MAX})"))
+        }
+    }
 }
 
 /// The command has to wait for the commit of what is pending.

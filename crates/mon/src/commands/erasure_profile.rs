@@ -9,7 +9,7 @@ use serde_json::Value;
 use types::Errno;
 
 use super::cmd::{done, say};
-use super::{Cmd, CmdResult, Refusal, fail, refuse};
+use super::{Cmd, CmdResult, Refusal, check_name, fail, refuse};
 use crate::core::MonCore;
 
 /// A profile as the map keeps it.
@@ -17,10 +17,11 @@ type ProfileMap = BTreeMap<String, String>;
 
 impl MonCore {
     pub(super) fn profile_set(&mut self, cmd: &Cmd) -> CmdResult {
-        let name = cmd.string("name")?;
+        let name = cmd.name("name")?;
         let force = cmd.map.flag("force");
         let default = self.conf.str("osd_pool_default_erasure_code_profile");
         let given = cmd.map.strings("profile")?;
+        given.iter().try_for_each(check_name)?;
         // Names of before the rules had names of their own; kept, they would mean nothing.
         let key_of = |pair: &String| pair.split_once('=').map(|(key, _)| key.to_string());
         for key in given.iter().filter_map(key_of) {

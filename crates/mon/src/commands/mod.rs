@@ -37,7 +37,7 @@ use command::{ArgValue, CommandMap, CommandReply, CommandTable, Signature};
 use messages::{MMonCommand, MMonCommandAck, Message, PaxosHeader};
 use types::{Errno, RawMessage};
 
-pub(crate) use cmd::{Cmd, CmdResult, Refusal, fail, refuse};
+pub(crate) use cmd::{Cmd, CmdResult, NAME_LEN_MAX, Refusal, check_name, fail, refuse};
 
 use crate::clog::{DEBUG, INFO};
 use crate::core::MonCore;

@@ -5,11 +5,12 @@ use std::collections::BTreeMap;
 use command::{CommandReply, Formatter};
 use denc::Denc;
 use maps::monmap::MonFeatures;
+use maps::release::{PACIFIC, release_name};
 use maps::{MonInfo, MonMap};
 use types::addr::AddrType;
 use types::{AddrVec, EntityAddr, Errno, entity};
 
-use super::cmd::{Cmd, CmdResult, Refusal, done, fail, refuse, say, unhandled};
+use super::cmd::{Cmd, CmdResult, Refusal, check_name, done, fail, refuse, say, unhandled};
 use crate::core::MonCore;
 
 impl MonCore {
@@ -150,7 +151,7 @@ impl MonCore {
     }
 
     fn mon_add(&mut self, cmd: &Cmd) -> CmdResult {
-        let (name, text) = (cmd.string("name")?, cmd.string("addr")?);
+        let (name, text) = (cmd.name("name")?, cmd.string("addr")?);
         let Some(public_addrs) = mon_addrs(&text) else {
             return fail(Errno::EINVAL, format!("invalid address '{text}'"));
         };
@@ -169,6 +170,7 @@ impl MonCore {
         let mut crush_loc = BTreeMap::new();
         if cmd.map.contains("location") {
             for pair in cmd.map.strings("location")? {
+                check_name(&pair)?;
                 let Some((kind, place)) = pair.split_once('=') else {
                     return fail(Errno::EINVAL, format!("invalid location '{pair}'"));
                 };
@@ -332,13 +334,37 @@ impl MonCore {
         counts
     }
 
-    /// Connected peers of each kind by feature bits.
-    pub(crate) fn dump_feature_map(&self, f: &mut Formatter, name: &str) {
-        let mut counts: BTreeMap<(u8, u64), u64> = BTreeMap::new();
+    /// How many peers of a kind have which features, this monitor among them.
+    fn count_features(&self) -> BTreeMap<(u8, u64), u64> {
+        let mut counts = BTreeMap::new();
         counts.insert((entity::MON, types::features::ALL), 1);
         for session in self.sessions.values() {
             *counts.entry((session.peer.name.kind, session.peer.features)).or_default() += 1;
         }
+        counts
+    }
+
+    /// Clients of this monitor, and of others as far as they ask for what only the leader can answer, that lack
+    /// features of a release: words about each kind.
+    pub(crate) fn connected_before(&self, release: u8) -> Vec<String> {
+        let wanted = types::features::of_release(release);
+        let counts = self.count_features();
+        let of = |kind: u8| counts.iter().filter(move |((k, _), _)| *k == kind);
+        let kinds = [entity::CLIENT, entity::MDS, entity::MGR];
+        let lacking = kinds.into_iter().flat_map(of).filter_map(|((kind, features), n)| {
+            let missing = !features & wanted;
+            let text = || {
+                let (kind, like) = (entity::kind_name(*kind), features_release(*features));
+                format!("{n} connected {kind}(s) look like {like} (missing {missing:#x})")
+            };
+            (missing != 0).then(text)
+        });
+        lacking.collect()
+    }
+
+    /// Connected peers of each kind by feature bits.
+    pub(crate) fn dump_feature_map(&self, f: &mut Formatter, name: &str) {
+        let counts = self.count_features();
         let order = [entity::MON, entity::MDS, entity::OSD, entity::CLIENT, entity::MGR];
         f.object(name, |f| {
             for kind in order {
@@ -364,19 +390,14 @@ impl MonCore {
     }
 }
 
-/// The newest release whose features are all there, as far as releases differ by feature bits.
+/// The newest release whose features are all there; of those that differ by no feature bit the first
+/// (`ceph_release_from_features`, `src/common/ceph_strings.cc` at v16.2).
 pub(crate) fn features_release(features: u64) -> &'static str {
-    if types::features::has(features, types::features::SERVER_LUMINOUS) {
-        "luminous"
-    } else if types::features::has(features, types::features::CRUSH_TUNABLES5) {
-        "jewel"
-    } else if types::features::has(features, types::features::CRUSH_V4) {
-        "hammer"
-    } else if types::features::has(features, types::features::CRUSH_TUNABLES3) {
-        "firefly"
-    } else {
-        "bobtail"
-    }
+    let wanted = types::features::of_release;
+    let has = |release: &u8| types::features::has(features, wanted(*release));
+    let newest = (1..=PACIFIC).take_while(has).last().unwrap_or(0);
+    let first = (1..newest).find(|release| wanted(*release) == wanted(newest));
+    release_name(first.unwrap_or(newest))
 }
 
 /// Addresses of a monitor as people give them: `[v2:IP:PORT,...]`, or an IP with Ceph's ports

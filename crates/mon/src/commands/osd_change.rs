@@ -9,7 +9,9 @@ use types::{Errno, OsdId};
 
 use super::cmd::{Cmd, CmdResult, Refusal, done, fail, not_yet, refuse, say};
 use super::osd_query::parse_osd_id;
+use crate::clog::INFO;
 use crate::core::MonCore;
+use crate::event::SessionId;
 
 impl MonCore {
     pub(crate) fn cmd_osd_change(&mut self, cmd: &Cmd) -> CmdResult {
@@ -137,10 +139,9 @@ impl MonCore {
                     let weight = map.weight(osd);
                     let known = map.xinfo(osd).cloned().unwrap_or_default();
                     self.set_osd_weight(osd, WEIGHT_OUT);
-                    if weight != WEIGHT_IN {
-                        self.inc().new_xinfo.entry(osd).or_insert(known).old_weight = weight;
-                    }
+                    self.inc().new_xinfo.entry(osd).or_insert(known).old_weight = weight;
                     let _ = write!(words, "marked out osd.{osd}. ");
+                    self.log_marked_out(cmd.session, osd, map.is_up(osd));
                 }
                 "in" if map.is_in(osd) => {
                     let _ = write!(words, "osd.{osd} is already in. ");
@@ -171,6 +172,17 @@ impl MonCore {
             Some(errno) => fail(errno, words),
             None => say(words),
         }
+    }
+
+    /// Who took an OSD out of service, for whoever wonders later why data moves.
+    fn log_marked_out(&mut self, session: SessionId, osd: OsdId, is_up: bool) {
+        let Some(session) = self.sessions.get(&session) else { return };
+        let who = &session.peer.auth_name;
+        let how = match is_up {
+            true => ", while it was still marked up".to_string(),
+            false => format!(", after it was down for {} seconds", self.down_for(osd).as_secs()),
+        };
+        self.log_own("cluster", INFO, format!("Client {who} marked osd.{osd} out{how}"));
     }
 
     fn reweightn(&mut self, cmd: &Cmd) -> CmdResult {
@@ -276,6 +288,18 @@ impl MonCore {
                     "osdmap current utilizes features that require {used}; cannot set require_min_compat_client below that to {name}"
                 ),
             );
+        }
+        if !cmd.map.flag("yes_i_really_mean_it") {
+            let old = self.connected_before(release);
+            if !old.is_empty() {
+                let old = old.join("; ");
+                return fail(
+                    Errno::EPERM,
+                    format!(
+                        "cannot set require_min_compat_client to {name}: {old}; add --yes-i-really-mean-it to do it anyway"
+                    ),
+                );
+            }
         }
         self.inc().new_require_min_compat_client = release;
         say(format!("set require_min_compat_client to {name}"))

@@ -3,6 +3,7 @@
 use auth::{CryptoKey, EntityAuth};
 use bytes::Bytes;
 use command::CommandReply;
+use crush::{EditError, is_valid_name};
 use maps::osdmap::osd_state;
 use types::{AuthEntityName, Errno, OsdId, Uuid, entity};
 
@@ -271,6 +272,9 @@ fn parse_secrets(input: &[u8]) -> Result<Secrets, Refusal> {
         dmcrypt: get("dmcrypt_key"),
         device_class: get("crush_device_class"),
     };
+    if let Some(class) = secrets.device_class.as_ref().filter(|class| !is_valid_name(class)) {
+        return Err(crush_refusal(EditError::InvalidName(class.clone())));
+    }
     let (lockbox, dmcrypt) = (secrets.lockbox.is_some(), secrets.dmcrypt.is_some());
     if lockbox != dmcrypt {
         return fail(

@@ -27,7 +27,7 @@ impl MonCore {
             "osd pool rename" => self.pool_rename(cmd),
             "osd pool mksnap" => {
                 let (id, name, _) = self.pool_arg(cmd)?;
-                let snap = cmd.string("snap")?;
+                let snap = cmd.name("snap")?;
                 match self.create_pool_snap(id, &snap) {
                     Err(Refusal { errno: Errno::EEXIST, .. }) => {
                         say(format!("pool {name} snap {snap} already exists"))
@@ -167,7 +167,7 @@ impl MonCore {
     }
 
     fn pool_rename(&mut self, cmd: &Cmd) -> CmdResult {
-        let (from, to) = (cmd.string("srcpool")?, cmd.string("destpool")?);
+        let (from, to) = (cmd.string("srcpool")?, cmd.name("destpool")?);
         let map = self.next_map();
         let source = map.lookup_pool(&from);
         let target = map.lookup_pool(&to);

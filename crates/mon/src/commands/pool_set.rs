@@ -336,8 +336,19 @@ impl MonCore {
         if n == i64::from(p.pg_num_target) {
             return Ok(());
         }
-        if n > i64::from(p.pg_num) {
+        if n > i64::from(p.pg_num_target) {
             self.check_pgs_per_osd(id, n, p.size.into())?;
+        }
+        let bound = |key| match p.opts.0.get(&key) {
+            Some(PoolOpt::Int(bound)) if *bound > 0 => Some(*bound),
+            _ => None,
+        };
+        if let Some(min) = bound(pool_opts::PG_NUM_MIN).filter(|min| n < *min) {
+            return fail(Errno::EINVAL, format!("specified pg_num {n} < pg_num_min {min}"));
+        }
+        if let Some(max) = bound(pool_opts::PG_NUM_MAX).filter(|max| n > *max) {
+            // So says Ceph.
+            return fail(Errno::EINVAL, format!("specified pg_num {n} < pg_num_max {max}"));
         }
         // The manager walks pg_num and pgp_num there step by step, as data movement allows.
         if p.pgp_num_target == p.pg_num_target || p.pgp_num_target > n as u32 {

@@ -221,11 +221,7 @@ impl MonCore {
     pub(crate) fn on_alive(&mut self, from: SessionId, m: MOSDAlive) {
         let Some(osd) = self.osd_of_session(from) else { return };
         let map = self.next_map();
-        let current = map.is_up(osd)
-            && self.sessions.get(&from).is_some_and(|s| {
-                map.addrs(osd).is_some_and(|addrs| addrs.shares_any(&s.peer.addrs))
-            });
-        if !current {
+        if !self.speaks_for(from, osd, &map) {
             self.send_latest_after_commit(from, m.paxos.version as Epoch + 1);
             return;
         }
@@ -241,26 +237,26 @@ impl MonCore {
     pub(crate) fn on_pg_temp(&mut self, from: SessionId, m: MOSDPGTemp) {
         let Some(osd) = self.osd_of_session(from) else { return };
         let map = self.next_map();
-        if !map.is_up(osd) {
+        if !self.speaks_for(from, osd, &map) {
             return;
         }
+        // Of two wishes for a placement group the one is newer whose sender leads it in the map that the
+        // pending one follows; who led it before speaks of an interval that is over.
+        let base = self.osd.map.clone();
         let mut changed = false;
         for (pgid, want) in &m.pg_temp {
             if !map.pg_exists(*pgid) {
                 continue;
             }
-            let have = map.pg_temp.get(pgid);
-            if want.is_empty() && (have.is_some() || map.primary_temp.contains_key(pgid)) {
-                self.inc().new_pg_temp.insert(*pgid, Vec::new());
-                self.inc().new_primary_temp.insert(*pgid, -1);
-                changed = true;
+            if !m.forced && base.pg_to_up_acting(*pgid).acting_primary != osd {
                 continue;
             }
-            if have == Some(want) || (want.is_empty() && have.is_none()) {
+            let have = map.pg_temp.get(pgid).map_or(&[][..], Vec::as_slice);
+            if have == want && !map.primary_temp.contains_key(pgid) {
                 continue;
             }
-            // A wish from an interval that is over.
-            if !m.forced && m.map_epoch < self.pool_last_change(&map, pgid.pool_id()) {
+            let ended = m.map_epoch < self.pool_last_change(&map, pgid.pool_id());
+            if !m.forced && !want.is_empty() && ended {
                 continue;
             }
             if want.iter().any(|osd| *osd != crush::ITEM_NONE && !map.exists(*osd)) {
@@ -287,7 +283,7 @@ impl MonCore {
     pub(crate) fn on_full(&mut self, from: SessionId, m: MOSDFull) {
         let Some(osd) = self.osd_of_session(from) else { return };
         let map = self.next_map();
-        if !map.is_up(osd) {
+        if !self.speaks_for(from, osd, &map) {
             return;
         }
         let mask = osd_state::FULL | osd_state::BACKFILLFULL | osd_state::NEARFULL;

@@ -116,7 +116,7 @@ impl MonCore {
     pub(crate) fn on_pg_created(&mut self, from: SessionId, m: MOSDPGCreated) {
         let Some(osd) = self.osd_of_session(from) else { return };
         let Some(pg) = self.osd.creating.pgs.get(&m.pgid) else { return };
-        if pg.acting_primary != osd {
+        if pg.acting_primary != osd || !self.speaks_for(from, osd, &self.osdmap()) {
             return;
         }
         self.osd.creating.pgs.remove(&m.pgid);

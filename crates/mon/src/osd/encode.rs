@@ -10,7 +10,6 @@ use maps::{Incremental, OsdMap};
 use messages::MOSDMap;
 use types::Epoch;
 
-use super::MAP_CACHE_MAX;
 use crate::core::MonCore;
 use crate::event::SessionId;
 use crate::event::wire;
@@ -46,12 +45,8 @@ impl MonCore {
         batch.put(layout::numbered(OSDMAP, "full_", epoch.into()), full.clone());
         batch.put(layout::numbered(OSDMAP, "inc_", epoch.into()), encoded.clone());
         layout::put_u64(batch, OSDMAP, "last", epoch.into());
-        self.osd.cache.insert((true, epoch), full);
-        self.osd.cache.insert((false, epoch), encoded);
-        while self.osd.cache.len() > 2 * MAP_CACHE_MAX {
-            // Incrementals sort first, oldest first.
-            self.osd.cache.pop_first();
-        }
+        self.osd.full_cache.insert(epoch, full);
+        self.osd.inc_cache.insert(epoch, encoded);
 
         self.update_creating(&inc, &map);
         self.osd.map = map;
@@ -205,15 +200,16 @@ impl MonCore {
     }
 
     fn map_bytes(&mut self, full: bool, epoch: Epoch) -> Option<Bytes> {
-        if let Some(bytes) = self.osd.cache.get(&(full, epoch)) {
-            return Some(bytes.clone());
+        let (cache, stem) = match full {
+            true => (&mut self.osd.full_cache, "full_"),
+            false => (&mut self.osd.inc_cache, "inc_"),
+        };
+        if let Some(bytes) = cache.get(epoch) {
+            return Some(bytes);
         }
-        let stem = if full { "full_" } else { "inc_" };
         let found = self.kv.get(&layout::numbered(OSDMAP, stem, epoch.into()));
         let bytes = found.ok().flatten()?;
-        if self.osd.cache.len() < 2 * MAP_CACHE_MAX {
-            self.osd.cache.insert((full, epoch), bytes.clone());
-        }
+        cache.insert(epoch, bytes.clone());
         Some(bytes)
     }
 

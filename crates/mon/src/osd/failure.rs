@@ -6,11 +6,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use maps::OsdMap;
 use maps::osdmap::osd_state;
 use messages::{
     FAILURE_FAILED, FAILURE_IMMEDIATE, MOSDBeacon, MOSDFailure, MOSDMarkMeDead, MOSDMarkMeDown,
 };
-use types::{Epoch, OsdId, RawMessage};
+use types::{AddrVec, Epoch, OsdId, RawMessage};
 
 use crate::clog::{INFO, WARN};
 use crate::core::MonCore;
@@ -29,12 +30,14 @@ impl MonCore {
         let map = self.next_map();
         let target = m.target_osd;
         let epoch = m.epoch;
-        if m.fsid != self.monmap.fsid || !map.is_up(reporter) {
+        if m.fsid != self.monmap.fsid || !self.speaks_for(from, reporter, &map) {
             self.send_latest_of(from, epoch);
             return;
         }
-        // The report may be about an earlier run of the OSD.
+        // The report may be about an earlier run of the OSD: with other addresses, or with the same, by
+        // who has not heard yet that it came up again.
         let about_this_run = map.is_up(target)
+            && map.up_from(target) <= epoch
             && map.addrs(target).is_some_and(|addrs| addrs.shares_any(&m.target_addrs));
         if !about_this_run {
             self.send_latest_of(from, epoch);
@@ -115,6 +118,18 @@ impl MonCore {
         true
     }
 
+    /// Reports that have not sufficed for long are forgotten: somebody has failed to take his back, and the
+    /// next one of another would suffice with it (`OSDMonitor::is_failure_stale`).
+    fn forget_stale_reports(&mut self, target: OsdId) {
+        let grace = self.conf.duration("osd_heartbeat_grace");
+        let stale = grace + self.conf.duration("osd_heartbeat_stale");
+        let Some(reports) = self.osd.failures.get(&target) else { return };
+        let since = reports.reporters.values().max();
+        if since.is_none_or(|since| self.now.mono.saturating_sub(*since) >= stale) {
+            self.osd.failures.remove(&target);
+        }
+    }
+
     /// How long reports must last: the heartbeat grace, longer for an OSD known to be laggy.
     fn failure_grace(&self, target: OsdId) -> Duration {
         let mut grace = self.conf.float("osd_heartbeat_grace");
@@ -170,9 +185,9 @@ impl MonCore {
         let map = self.next_map();
         let current =
             map.is_up(osd) && map.addrs(osd).is_some_and(|addrs| addrs.shares_any(&m.target_addrs));
-        let noted = map.has_flag(maps::osdmap::osdmap_flags::NODOWN);
-        if current && !noted {
-            self.log_own("cluster", INFO, format!("osd.{osd} marked itself down"));
+        if current && self.can_mark_down(osd) {
+            let how = if m.down_and_dead { "down and dead" } else { "down" };
+            self.log_own("cluster", INFO, format!("osd.{osd} marked itself {how}"));
             self.mark_down(osd);
             if m.down_and_dead {
                 self.mark_dead(osd);
@@ -206,12 +221,8 @@ impl MonCore {
 
     pub(crate) fn on_beacon(&mut self, from: SessionId, m: MOSDBeacon) {
         let Some(osd) = self.osd_of_session(from) else { return };
-        let Some(session) = self.sessions.get(&from) else { return };
-        let addrs = session.peer.addrs.clone();
         let map = self.osdmap();
-        let current =
-            map.is_up(osd) && map.addrs(osd).is_some_and(|known| known.shares_any(&addrs));
-        if !current {
+        if !self.speaks_for(from, osd, &map) {
             if !map.is_up(osd) {
                 self.send_latest(from, m.paxos.version as Epoch + 1);
             }
@@ -246,7 +257,9 @@ impl MonCore {
             }
         }
         for target in self.osd.failures.keys().copied().collect::<Vec<_>>() {
-            self.check_failure(target);
+            if !self.check_failure(target) {
+                self.forget_stale_reports(target);
+            }
         }
     }
 
@@ -264,6 +277,14 @@ impl MonCore {
             return None;
         }
         OsdId::try_from(session.peer.name.num).ok()
+    }
+
+    /// Whether a session is of that run of an OSD that the map has up: what an earlier run said may come
+    /// late.
+    pub(crate) fn speaks_for(&self, session: SessionId, osd: OsdId, map: &OsdMap) -> bool {
+        let Some(session) = self.sessions.get(&session) else { return false };
+        let is_of = |addrs: &AddrVec| addrs.shares_any(&session.peer.addrs);
+        map.is_up(osd) && map.addrs(osd).is_some_and(is_of)
     }
 
     /// noup, nodown, noin, noout of an OSD: its own, its buckets' and its class's.

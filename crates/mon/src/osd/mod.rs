@@ -9,6 +9,7 @@
 //! | `encode.rs` | closing an epoch, publishing it, sending maps |
 //! | `boot.rs` | OSDs that come up, ask for up_thru or temporary mappings, report fullness |
 //! | `failure.rs` | OSDs that go down: reports, beacons, timeouts |
+//! | `map_cache.rs` | encoded maps of recent epochs |
 //! | `creating.rs` | placement groups being created |
 //! | `pools.rs` | pools created, deleted, changed |
 //! | `snaps.rs` | snapshots of pools |
@@ -20,6 +21,7 @@ mod clean_epochs;
 mod creating;
 mod encode;
 mod failure;
+mod map_cache;
 mod merges;
 pub(crate) mod pools;
 mod snaps;
@@ -40,6 +42,7 @@ pub(crate) use creating::CreatingPgs;
 pub(crate) use failure::FailureReports;
 
 use self::clean_epochs::CleanEpochs;
+use self::map_cache::MapCache;
 use crate::core::{LoadError, MonCore};
 use crate::layout::{self, OSD_METADATA, OSDMAP};
 
@@ -75,13 +78,9 @@ pub(crate) struct OsdService {
     ever_purged: BTreeMap<i64, types::IntervalSet>,
     /// Boot messages that came while noup was set: handled when it is cleared. One an OSD.
     refused_boots: BTreeMap<OsdId, (crate::event::SessionId, types::RawMessage)>,
-    /// Encoded maps of recent epochs, so that many subscribers cost one read. At most 2 *
-    /// `MAP_CACHE_MAX` entries.
-    cache: BTreeMap<(bool, Epoch), bytes::Bytes>,
+    full_cache: MapCache,
+    inc_cache: MapCache,
 }
-
-/// Maps cached of each kind.
-const MAP_CACHE_MAX: usize = 500;
 
 impl OsdService {
     fn load_map(kv: &dyn Kv) -> Result<(Epoch, Rc<OsdMap>), LoadError> {
@@ -110,11 +109,16 @@ impl OsdService {
     /// The newest map, which the leader made.
     pub(crate) fn take_map(&mut self, kv: &dyn Kv) -> Result<(), LoadError> {
         (self.first, self.map) = OsdService::load_map(kv)?;
-        self.cache.retain(|(_, epoch), _| *epoch >= self.first);
+        self.forget_maps_before(self.first);
         self.pending = Incremental::new(self.map.fsid, self.map.epoch + 1);
         self.next = None;
         self.ever_purged.clear();
         Ok(())
+    }
+
+    fn forget_maps_before(&mut self, first: Epoch) {
+        self.full_cache.forget_before(first);
+        self.inc_cache.forget_before(first);
     }
 
     /// What the leader knows of OSDs' hosts.
@@ -146,7 +150,8 @@ impl OsdService {
             purged_snaps: BTreeMap::new(),
             ever_purged: BTreeMap::new(),
             refused_boots: BTreeMap::new(),
-            cache: BTreeMap::new(),
+            full_cache: MapCache::default(),
+            inc_cache: MapCache::default(),
             map,
         })
     }

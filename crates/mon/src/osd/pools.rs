@@ -10,7 +10,7 @@ use messages::{MPoolOp, MPoolOpReply, PaxosHeader, PoolOpCode};
 use types::{Errno, RawMessage};
 
 use crate::commands::erasure_profile::{code_of, stripe_unit};
-use crate::commands::{Refusal, fail, refuse};
+use crate::commands::{NAME_LEN_MAX, Refusal, fail, refuse};
 use crate::core::MonCore;
 use crate::event::SessionId;
 use crate::event::wire;
@@ -34,14 +34,11 @@ pub(crate) struct NewPool {
     pub(crate) bulk: bool,
 }
 
-/// Longest pool name, in bytes.
-const POOL_NAME_MAX: usize = 4096;
-
 impl MonCore {
     /// Adds a pool to the pending epoch; its id.
     pub(crate) fn create_pool(&mut self, new: &NewPool) -> Result<i64, Refusal> {
         let map = self.next_map();
-        if new.name.is_empty() || new.name.len() > POOL_NAME_MAX {
+        if new.name.is_empty() || new.name.len() > NAME_LEN_MAX {
             return fail(Errno::EINVAL, "invalid pool name");
         }
         let pg_default = self.conf.int("osd_pool_default_pg_num");

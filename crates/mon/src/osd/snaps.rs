@@ -12,7 +12,7 @@ use maps::pool::{PoolSnapInfo, pool_flags};
 use maps::{OsdMap, PgPool};
 use types::{Errno, IntervalSet, SnapId};
 
-use crate::commands::{Refusal, fail};
+use crate::commands::{Refusal, check_name, fail};
 use crate::core::MonCore;
 use crate::event::SessionId;
 
@@ -29,6 +29,7 @@ impl MonCore {
         if pool.snaps.values().any(|snap| snap.name == name) {
             return fail(Errno::EEXIST, "");
         }
+        check_name(name)?;
         let stamp = self.now.wall;
         pool.flags |= pool_flags::POOL_SNAPS;
         pool.snap_seq += 1;

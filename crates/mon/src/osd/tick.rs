@@ -1,6 +1,8 @@
 //! What time does to the map: OSDs down for long go out, blocklist entries end, quotas are
 //! watched, old maps are forgotten.
 
+use std::time::Duration;
+
 use maps::OsdMap;
 use maps::osdmap::{WEIGHT_OUT, osd_state, osdmap_flags};
 use maps::pool::pool_flags;
@@ -58,6 +60,12 @@ impl MonCore {
                 format!("Marking osd.{osd} out (has been down for {} seconds)", down_for.as_secs());
             self.log_own("cluster", INFO, text);
         }
+    }
+
+    /// How long an OSD that is in has been down.
+    pub(crate) fn down_for(&self, osd: OsdId) -> Duration {
+        let since = self.osd.down_since.get(&osd);
+        since.map_or(Duration::ZERO, |since| self.now.mono.saturating_sub(*since))
     }
 
     /// Whether flags and the share of OSDs that are in allow to mark it out: the share before, as
@@ -199,7 +207,7 @@ impl MonCore {
         }
         layout::put_u64(batch, OSDMAP, "first", to.into());
         self.osd.first = to;
-        self.osd.cache.retain(|(_, epoch), _| *epoch >= to);
+        self.osd.forget_maps_before(to);
     }
 
     /// Oldest epoch that some PG's history may reach back to: what OSDs say in their beacons.

@@ -383,6 +383,14 @@ impl Shell {
         inside.map(|(_, member)| member.name.clone()).collect()
     }
 
+    /// Who begins to lead asks for clocks and disks anew: what it knows is of when it led before.
+    pub(super) fn begin_rounds(&self) {
+        let mut peers = self.peers.borrow_mut();
+        (peers.rounds, peers.timecheck_at) = (0, Duration::ZERO);
+        peers.skews.clear();
+        peers.disks.clear();
+    }
+
     /// As leader: keeps the members and everybody's view up to date.
     fn tend_quorum(self: &Rc<Shell>) {
         if self.role() != Role::Leader {

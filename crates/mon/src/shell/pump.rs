@@ -205,6 +205,9 @@ impl Shell {
         if !self.replica.raft().is_leader() {
             self.drop_proxies();
         }
+        if role == Role::Leader {
+            self.begin_rounds();
+        }
         let quorum = match role {
             Role::Out => Default::default(),
             Role::Leader => self.members_heard(),

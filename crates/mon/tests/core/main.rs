@@ -1,14 +1,17 @@
 //! The core without a daemon around it: events in, effects out, over a database in memory.
 
 mod bench;
+mod committed;
+mod failures;
 mod osd_map;
 mod table;
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
+use std::rc::Rc;
 use std::time::Duration;
 
-use auth::METHOD_CEPHX;
+use auth::{AuthCapsInfo, METHOD_CEPHX};
 use bytes::Bytes;
 use denc::Denc;
 use maps::osdmap::osd_state;
@@ -16,7 +19,7 @@ use messages::{
     LogEntry, MAuth, MAuthReply, MConfig, MLog, MMgrBeacon, MMgrMap, MMonCommand, MMonCommandAck,
     MMonSubscribe, MOSDMap, Message, PaxosHeader, SubscribeItem,
 };
-use mon::Event;
+use mon::{Event, Peer};
 use types::{AddrVec, AuthEntityName, EntityName, Errno, UTime, entity};
 
 use crate::bench::*;
@@ -181,6 +184,35 @@ fn a_sticky_mute_says_so_and_remembers_no_finding() {
     assert!(json.contains(r#""sticky":true,"summary":"","count":0}"#), "{json}");
 }
 
+/// A new leader did not know yet of the others' clocks and disks, took what was muted of them for gone, and the mutes with
+/// it: each change of the leader showed the alerts again.
+#[test]
+fn mutes_of_what_monitors_tell_outlive_a_leader() {
+    let mut b = Bench::new(kv_of(&["a", "b", "c"]));
+    let admin = b.admin();
+    let stand = |b: &mut Bench, epoch: u32, rounds: u32, low: &[&str]| {
+        let disk = mon::Disk { avail_percent: 10, stored_bytes: 0 };
+        let disks = low.iter().map(|name| ((*name).to_owned(), disk)).collect();
+        let standing = mon::Standing { epoch, rounds, disks, ..b.core.standing().clone() };
+        let effects = b.core.stand(clock(b.now), standing).unwrap();
+        b.perform(effects);
+        b.pass(Duration::from_secs(3));
+        let health = b.out(admin, r#"{"prefix":"health","format":"json"}"#);
+        let (_, mutes) = health.split_once(r#""mutes":"#).unwrap();
+        mutes.to_owned()
+    };
+    stand(&mut b, 2, 9, &["a", "b"]);
+    assert_eq!(b.command(admin, r#"{"prefix":"health mute","code":"MON_DISK_LOW"}"#).rc, 0);
+    // It leads anew and has asked nobody, has asked, has heard.
+    for (rounds, low) in [(0, &[][..]), (1, &["a"]), (2, &["a", "b"])] {
+        let mutes = stand(&mut b, 4, rounds, low);
+        assert!(mutes.contains(r#""code":"MON_DISK_LOW""#), "{rounds}: {mutes}");
+        assert!(mutes.contains(r#""count":2"#), "{rounds}: {mutes}");
+    }
+    let mutes = stand(&mut b, 4, 3, &[]);
+    assert!(!mutes.contains("MON_DISK_LOW"), "{mutes}");
+}
+
 /// `mon_data_avail_warn`, `mon_data_avail_crit` and `mon_data_size_warn` were taken and had no effect: nobody
 /// was told that the disk of a monitor fills up, until the monitor stopped.
 #[test]
@@ -251,6 +283,83 @@ fn min_size_follows_size_and_is_kept_by_nosizechange() {
     assert_eq!(set(&mut b, "nosizechange", "1"), 0);
     assert_eq!(set(&mut b, "min_size", "2"), -Errno::EPERM.0);
     assert_eq!(sizes(&mut b), (2, 1));
+}
+
+/// `pg_num` went below a pool's `pg_num_min` and above its `pg_num_max`, which held for the autoscaler alone.
+#[test]
+fn pg_num_keeps_within_a_pools_bounds() {
+    let mut b = Bench::new(fresh_kv());
+    b.three_osds();
+    b.out(
+        1,
+        r#"{"prefix":"osd pool create","pool":"p","pg_num":32,"pg_num_min":16,"pg_num_max":64}"#,
+    );
+    let set = |b: &mut Bench, n: u32| {
+        let json = format!(r#"{{"prefix":"osd pool set","pool":"p","var":"pg_num","val":"{n}"}}"#);
+        let ack = b.command(1, &json);
+        (ack.rc, ack.outs)
+    };
+    let refused = |text: &str| (-Errno::EINVAL.0, text.to_string());
+    assert_eq!(set(&mut b, 4), refused("specified pg_num 4 < pg_num_min 16"));
+    // So says Ceph.
+    assert_eq!(set(&mut b, 128), refused("specified pg_num 128 < pg_num_max 64"));
+    for n in [16, 64] {
+        assert_eq!(set(&mut b, n), (0, format!("set pool 1 pg_num to {n}")));
+    }
+}
+
+/// A pool could be given a name as long as a message: a few such renames made an epoch that monitors did not send each other, and
+/// nothing was committed any more.
+#[test]
+fn names_in_maps_have_an_end() {
+    let mut b = Bench::new(fresh_kv());
+    b.three_osds();
+    b.out(1, r#"{"prefix":"osd pool create","pool":"p","pg_num":8}"#);
+    let long = "x".repeat(5000);
+    for json in [
+        format!(r#"{{"prefix":"osd pool rename","srcpool":"p","destpool":"{long}"}}"#),
+        format!(r#"{{"prefix":"osd pool create","pool":"{long}"}}"#),
+        format!(r#"{{"prefix":"osd pool mksnap","pool":"p","snap":"{long}"}}"#),
+        format!(r#"{{"prefix":"osd erasure-code-profile set","name":"{long}"}}"#),
+        format!(r#"{{"prefix":"osd erasure-code-profile set","name":"e","profile":["k={long}"]}}"#),
+        format!(r#"{{"prefix":"osd crush add-bucket","name":"{long}","type":"host"}}"#),
+        format!(r#"{{"prefix":"osd crush class create","class":"{long}"}}"#),
+        format!(r#"{{"prefix":"mon add","name":"{long}","addr":"10.0.0.9:3300"}}"#),
+    ] {
+        let ack = b.command(1, &json);
+        assert_eq!(ack.rc, -Errno::EINVAL.0, "{}: {}", &json[..60], ack.outs);
+    }
+    let fits = &long[..4096];
+    b.out(1, &format!(r#"{{"prefix":"osd pool rename","srcpool":"p","destpool":"{fits}"}}"#));
+}
+
+/// Any release was taken while clients were connected that lack what it promises; the next map with an upmap cut them off.
+#[test]
+fn clients_that_are_connected_are_not_passed_over() {
+    let mut b = Bench::new(fresh_kv());
+    let admin = b.admin();
+    let peer = Peer {
+        name: EntityName::client(4070),
+        auth_name: "client.old".parse().unwrap(),
+        caps: AuthCapsInfo::from_text("allow r"),
+        global_id: 4070,
+        addrs: AddrVec::of(addr(5070)),
+        socket_addr: addr(5070),
+        // All but the bit of SERVER_LUMINOUS.
+        features: types::features::ALL & !(1 << 21),
+        handshake: None,
+    };
+    b.step(Event::Opened(70, Rc::new(peer)));
+    let set = |name: &str, sure: &str| {
+        format!(r#"{{"prefix":"osd set-require-min-compat-client","version":"{name}"{sure}}}"#)
+    };
+    assert_eq!(b.command(admin, &set("jewel", "")).rc, 0);
+    let ack = b.command(admin, &set("luminous", ""));
+    let text = "cannot set require_min_compat_client to luminous: 1 connected client(s) look like kraken (missing 0x200000); add --yes-i-really-mean-it to do it anyway";
+    assert_eq!((ack.rc, ack.outs.as_str()), (-Errno::EPERM.0, text));
+    let sure = r#","yes_i_really_mean_it":true"#;
+    assert_eq!(b.command(admin, &set("luminous", sure)).rc, 0);
+    assert_eq!(b.map().require_min_compat_client, 12);
 }
 
 /// More copies for a pool were let through up to the first that was one too many: only what pools had before was counted.

@@ -1,19 +1,25 @@
 //! What monitors make of OSDs: maps, failures, pools, placement.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
+use std::rc::Rc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use denc::Denc;
 use maps::{OsdMap, PgMapDigest};
 use messages::{
-    MMonCommand, MMonCommandAck, MMonMgrReport, MMonSubscribe, MOSDAlive, MOSDBeacon, MOSDFailure,
-    MOSDFull, MOSDMap, MOSDMarkMeDead, MOSDPGCreate2, MOSDPGCreated, MPoolOp, MPoolOpReply,
-    Message, PaxosHeader, PoolOpCode, SubscribeItem,
+    MMonCommand, MMonCommandAck, MMonMgrReport, MMonSubscribe, MOSDAlive, MOSDBeacon, MOSDFull,
+    MOSDMap, MOSDMarkMeDead, MOSDPGCreate2, MOSDPGCreated, MPoolOp, MPoolOpReply, Message,
+    PaxosHeader, PoolOpCode, SubscribeItem,
 };
 use mon::Event;
-use types::{AddrVec, EntityName, IntervalSet, UTime, Uuid};
+use store::kv::{Direction, Visit};
+use store::{Kv, KvBatch, KvError};
+use types::{EntityName, IntervalSet, UTime, Uuid};
 
 use crate::bench::*;
+use crate::failures::failure;
 
 #[test]
 fn osds_boot_and_the_map_says_so() {
@@ -132,33 +138,6 @@ fn primaries_are_told_to_make_placement_groups_until_they_have() {
     assert!(b.map().pool(pool).unwrap().has_flag(maps::pool::pool_flags::CREATING));
     b.pass(Duration::from_secs(2));
     assert!(!b.map().pool(pool).unwrap().has_flag(maps::pool::pool_flags::CREATING));
-}
-
-fn failure(target: i32, flags: u8, failed_for: i32) -> MOSDFailure {
-    MOSDFailure {
-        paxos: PaxosHeader::at(0),
-        fsid: FSID.parse().unwrap(),
-        target_osd: target,
-        target_addrs: AddrVec::of(addr(6800 + target as u16)),
-        epoch: 1,
-        flags,
-        failed_for,
-    }
-}
-
-#[test]
-fn a_refused_connection_is_believed_at_once_silence_needs_two_reporters() {
-    let mut b = Bench::new(fresh_kv());
-    let osds = b.three_osds();
-    b.send(osds[0], &failure(2, messages::FAILURE_FAILED, 30));
-    b.pass(Duration::from_secs(1));
-    assert!(b.map().is_up(2));
-    b.send(osds[1], &failure(2, messages::FAILURE_FAILED, 30));
-    b.pass(Duration::from_secs(1));
-    assert!(b.map().is_down(2));
-    b.send(osds[0], &failure(1, messages::FAILURE_FAILED | messages::FAILURE_IMMEDIATE, 0));
-    b.pass(Duration::ZERO);
-    assert!(b.map().is_down(1));
 }
 
 /// Whether one more may go out was asked of what would be left: of three OSDs none ever went, with
@@ -645,6 +624,7 @@ fn a_refused_osd_new_makes_no_osd() {
     b.three_osds();
     let new = r#"{"prefix":"osd new","uuid":"11111111-1111-1111-1111-000000000005"}"#;
     assert_eq!(b.command_with(1, new, br#"{"cephx_secret":"bad"}"#).rc, -22);
+    assert_eq!(b.command_with(1, new, br#"{"crush_device_class":"a b"}"#).rc, -22);
     b.out(1, r#"{"prefix":"auth get-or-create","entity":"osd.3"}"#);
     let other = br#"{"cephx_secret":"AQAAAAAAAAAAABAAAAAAAAAAAAAAAAAAAAAAAA=="}"#;
     assert_eq!(b.command_with(1, new, other).rc, -17);
@@ -765,4 +745,83 @@ fn a_placement_group_of_one_peers_anew_with_another() {
         (ack.rc, ack.outs.as_str()),
         (-11, "not enough up OSDs in the cluster to force repeer")
     );
+}
+
+/// A database that counts the maps read from it.
+struct Counting {
+    kv: Rc<dyn Kv>,
+    maps_read: Rc<Cell<u32>>,
+}
+
+impl Kv for Counting {
+    fn get(&self, key: &[u8]) -> Result<Option<Bytes>, KvError> {
+        let is_map = key.starts_with(b"osdmap\0full_") || key.starts_with(b"osdmap\0inc_");
+        self.maps_read.set(self.maps_read.get() + u32::from(is_map));
+        self.kv.get(key)
+    }
+
+    fn scan(
+        &self,
+        start: &[u8],
+        end: &[u8],
+        direction: Direction,
+        visit: Visit<'_>,
+    ) -> Result<(), KvError> {
+        self.kv.scan(start, end, direction, visit)
+    }
+
+    fn commit(&self, batch: KvBatch) -> Result<(), KvError> {
+        self.kv.commit(batch)
+    }
+
+    fn stored_bytes(&self) -> Result<u64, KvError> {
+        self.kv.stored_bytes()
+    }
+}
+
+/// Once there had been a thousand maps since the last was forgotten, full maps had pushed out every incremental, the newest first:
+/// each subscriber cost a read of the database for each new epoch.
+#[test]
+fn the_newest_maps_are_not_read_for_each_subscriber() {
+    let maps_read = Rc::new(Cell::new(0));
+    let kv = Rc::new(Counting { kv: fresh_kv(), maps_read: maps_read.clone() });
+    let mut b = Bench::with(kv, "mon_min_osdmap_epochs = 5000");
+    let admin = b.admin();
+    for n in 0..1100 {
+        let command = if n % 2 == 0 { "osd set" } else { "osd unset" };
+        b.out(admin, &format!(r#"{{"prefix":"{command}","key":"noup"}}"#));
+    }
+    maps_read.set(0);
+    let newest = b.map().epoch;
+    for start in [0, newest - 100] {
+        let item = SubscribeItem { start: start.into(), flags: 0 };
+        let what = BTreeMap::from([("osdmap".to_string(), item)]);
+        let id = 50 + u64::from(start);
+        b.open(id, EntityName::client(id as _), "client.w", "allow r", 5050);
+        b.send(id, &MMonSubscribe { what, hostname: String::new() });
+        let maps = b.take::<MOSDMap>(id).into_iter();
+        let maps = maps.flat_map(|m| m.maps.into_keys().chain(m.incremental_maps.into_keys()));
+        assert_eq!(maps.last(), Some(newest));
+    }
+    assert_eq!(maps_read.get(), 0);
+}
+
+/// `osd out` left no word of who had ordered it, and an OSD of the whole weight showed no weight that it would come back to.
+#[test]
+fn an_osd_that_is_marked_out_is_to_come_back_as_it_was() {
+    let mut b = Bench::new(fresh_kv());
+    b.three_osds();
+    let old_weight = |b: &mut Bench, osd: i32| b.map().xinfo(osd).unwrap().old_weight;
+    b.out(1, r#"{"prefix":"osd out","ids":["1"]}"#);
+    assert_eq!(old_weight(&mut b, 1), maps::osdmap::WEIGHT_IN);
+    b.out(1, r#"{"prefix":"osd in","ids":["1"]}"#);
+    assert_eq!(old_weight(&mut b, 1), 0);
+    b.out(1, r#"{"prefix":"osd down","ids":["2"]}"#);
+    b.pass(Duration::from_secs(10));
+    b.out(1, r#"{"prefix":"osd out","ids":["2"]}"#);
+    let log = b.out(1, r#"{"prefix":"log last","num":100}"#);
+    for how in ["1 out, while it was still marked up", "2 out, after it was down for 10 seconds"] {
+        let text = format!("[INF] Client client.admin marked osd.{how}");
+        assert!(log.lines().any(|line| line.ends_with(&text)), "{log}");
+    }
 }

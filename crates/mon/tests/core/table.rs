@@ -68,8 +68,9 @@ fn lines_of_the_log_have_an_end_and_so_has_a_proposal() {
     // What would be more than monitors send each other is proposed one behind the other.
     let before = b.map().epoch;
     for n in 0..6 {
-        let name = format!("{long}{n}");
-        let command = json!({"prefix": "osd crush add-bucket", "name": name, "type": "host"});
+        let name = format!("h{n}");
+        let command =
+            json!({"prefix": "osd crush add-bucket", "name": name, "type": "host", "word": long});
         let fsid = FSID.parse().unwrap();
         b.send(
             admin,
