@@ -390,6 +390,31 @@ fn pool_operations_may_be_repeated() {
     assert_eq!(op(&mut b, pool, PoolOpCode::DELETE_SNAP, "s"), -22);
 }
 
+/// A snapshot's name may be any bytes. The monitor closed the session over one that was not UTF-8, and its client sent
+/// it again at once, for ever.
+#[test]
+fn snapshots_have_any_name() {
+    let mut b = Bench::new(fresh_kv());
+    b.three_osds();
+    b.out(1, r#"{"prefix":"osd pool create","pool":"p"}"#);
+    let pool = b.map().lookup_pool("p").unwrap() as u32;
+    let op = |b: &mut Bench, op: u32, name: &[u8]| {
+        let (fsid, name) = (FSID.parse().unwrap(), name.into());
+        b.send(1, &MPoolOp { fsid, pool, op, name, crush_rule: -1, ..MPoolOp::default() });
+        b.pass(Duration::ZERO);
+        b.take::<MPoolOpReply>(1).remove(0).reply_code
+    };
+    assert_eq!(op(&mut b, PoolOpCode::CREATE_SNAP, b"s\xff"), 0);
+    let snaps = b.map().pool(pool.into()).unwrap().snaps.clone();
+    assert_eq!(snaps.values().map(|snap| &snap.name[..]).collect::<Vec<_>>(), [b"s\xff"]);
+    let dump = b.out(1, r#"{"prefix":"osd dump","format":"json"}"#);
+    assert!(dump.contains("s\u{fffd}"), "{dump}");
+    assert_eq!(op(&mut b, PoolOpCode::DELETE_SNAP, b"s\xff"), 0);
+    assert!(b.map().pool(pool.into()).unwrap().snaps.is_empty());
+    // A pool is spoken of in JSON, too.
+    assert_eq!(op(&mut b, PoolOpCode::CREATE, b"p\xff"), -22);
+}
+
 /// A pool took any rule: an erasure coded one over a rule for replicas had holes for good where the
 /// rule moves copies up.
 #[test]
