@@ -124,6 +124,12 @@ class Rados(unittest.TestCase):
         rc, out, status = admin.mon_command("not json", b"")
         self.assertEqual(rc, -errno.EINVAL)
 
+    def test_commands_that_are_no_text_are_refused(self):
+        """They ended the session instead, and librados gave them again in the next one, for ever."""
+        for ask in (admin.mon_command, lambda *args: admin.osd_command(0, *args), admin.mgr_command):
+            rc, out, status = ask(b'{"prefix": "\xff"}', b"")
+            self.assertEqual(rc, -errno.EINVAL, status)
+
     def test_osd_mgr_and_pg_commands(self):
         rc, out, status = admin.osd_command(0, '{"prefix": "version"}', b"")
         self.assertEqual(rc, 0, status)
@@ -529,6 +535,15 @@ class Operations(WithPool):
         with self.assertRaises(rados.ObjectNotFound):
             io.stat("o")
 
+    def test_many_steps(self):
+        """More than 4096 ended the session, and librados sent them again in the next one, for ever."""
+        io = self.ioctx
+        with rados.WriteOpCtx() as op:
+            for n in range(5000):
+                op.write(b"%04d" % n, n * 4)
+            io.operate_write_op(op, "o")
+        self.assertEqual(io.read("o", 20000), b"".join(b"%04d" % n for n in range(5000)))
+
     def test_all_or_nothing(self):
         io = self.ioctx
         io.write_full("o", b"old")
@@ -682,6 +697,18 @@ class Snapshots(WithPool):
         io.remove_snap("s1")
         with self.assertRaises(rados.ObjectNotFound):
             io.lookup_snap("s1")
+
+    def test_a_snapshot_has_any_name(self):
+        """The monitor ended the session over a name that is not UTF-8, and librados sent it again at once, for ever."""
+        io = self.ioctx
+        io.write("o", b"first")
+        io.create_snap(b"s\xff")
+        io.write_full("o", b"second")
+        try:
+            io.set_read(io.lookup_snap(b"s\xff").snap_id)
+            self.assertEqual(io.read("o"), b"first")
+        finally:
+            io.remove_snap(b"s\xff")
 
     def test_deleted_objects_live_on_in_snapshots(self):
         io = self.ioctx

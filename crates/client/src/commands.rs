@@ -5,6 +5,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
+use bstr::BString;
 use bytes::Bytes;
 use env::sync::{Notify, Sender, oneshot};
 use maps::MgrMap;
@@ -31,7 +32,7 @@ pub(crate) enum Whom {
 
 struct Pending {
     whom: Whom,
-    cmd: Vec<String>,
+    cmd: Vec<BString>,
     input: Bytes,
     /// Number of the connection it was sent on.
     con_id: Option<u64>,
@@ -111,6 +112,7 @@ impl Objecter {
         }
         let (answer, reply) = oneshot();
         let tid = self.new_tid();
+        let cmd = cmd.into_iter().map(BString::from).collect();
         let pending = Pending { whom, cmd, input, con_id: None, answer };
         commands.pending.borrow_mut().insert(tid, pending);
         self.send_command(tid);

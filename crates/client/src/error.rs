@@ -50,6 +50,7 @@ impl From<MonError> for ClientError {
     fn from(e: MonError) -> ClientError {
         match e {
             MonError::Closed => ClientError::Closed,
+            MonError::Decode(e) => ClientError::Decode(e),
             e => ClientError::Mon(e),
         }
     }

@@ -16,6 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::time::Duration;
 
+use bstr::BString;
 use env::Env;
 use env::sync::{Notify, Permit, Semaphore, Sender, oneshot};
 use maps::OsdMap;
@@ -23,7 +24,9 @@ use messages::{BackoffOp, MOSDBackoff, MOSDMap, MOSDOp, MOSDOpReply, Message, SU
 use monclient::{MonClient, OsdMaps};
 use msgr::{Connection, Messenger};
 use types::osd::ops::{OsdOp, message_flags};
-use types::{Errno, HObject, OsdId, OsdReqId, RawMessage, SnapContext, SnapId, UTime, features};
+use types::{
+    Errno, HObject, NOSNAP, OsdId, OsdReqId, RawMessage, SnapContext, SnapId, UTime, features,
+};
 
 use crate::ClientError;
 use crate::commands::Commands;
@@ -218,20 +221,27 @@ impl Objecter {
 
     /// Takes an answer.
     pub(crate) fn on_reply(self: &Rc<Self>, con: &Connection, raw: &RawMessage) {
-        let reply = match MOSDOpReply::decode(raw) {
-            Ok(reply) => reply,
-            Err(error) => {
-                tracing::warn!("an answer does not decode: {error}");
-                return;
-            }
-        };
         let tid = raw.header.tid;
         let mut ops = self.ops.borrow_mut();
         let Some(op) = ops.get_mut(&tid) else { return };
         let from_session =
             op.session.is_some_and(|osd| self.sessions.borrow().is_current(osd, con));
+        if !from_session {
+            return;
+        }
+        let reply = match MOSDOpReply::decode(raw) {
+            Ok(reply) => reply,
+            // Another answer would be no better.
+            Err(error) => {
+                let Some(op) = ops.remove(&tid) else { return };
+                drop(ops);
+                tracing::warn!("an answer does not decode: {error}");
+                op.answer.send(Err(ClientError::Decode(error)));
+                return;
+            }
+        };
         let of_attempt = reply.retry_attempt < 0 || reply.retry_attempt == op.attempts - 1;
-        if !from_session || !of_attempt {
+        if !of_attempt {
             return;
         }
         if reply.result == Errno::EAGAIN.result() {
@@ -250,14 +260,19 @@ impl Objecter {
 
     /// Takes maps; what they change about operations under way is acted on.
     pub(crate) fn on_osd_map(self: &Rc<Self>, message: &MOSDMap) {
+        let mut before = self.osdmaps.epoch();
         let maps = self.osdmaps.take(&self.monc, message, !self.follows);
         if maps.is_empty() {
             return;
         }
         let mut resend = BTreeSet::new();
         for map in &maps {
-            self.retarget(map, &mut resend);
-            self.lingers.on_map(map);
+            // In a map that we have not seen the PG may have been elsewhere, and who has it again has dropped
+            // what it was asked.
+            let skipped = before != 0 && map.epoch > before + 1;
+            self.retarget(map, skipped, &mut resend);
+            self.lingers.on_map(map, skipped);
+            before = map.epoch;
         }
         for tid in resend {
             self.send_op(tid);
@@ -272,7 +287,7 @@ impl Objecter {
         }
     }
 
-    fn retarget(&self, map: &OsdMap, resend: &mut BTreeSet<u64>) {
+    fn retarget(&self, map: &OsdMap, skipped: bool, resend: &mut BTreeSet<u64>) {
         let gone = self.sessions.borrow_mut().close_stale(map);
         for (tid, op) in self.ops.borrow_mut().iter_mut() {
             let target = calc_target(map, &op.request.base);
@@ -281,8 +296,11 @@ impl Objecter {
                 op.session = None;
             }
             let same = match (&op.target, &target) {
+                // What may not go now, but went before, is not asked again: the OSD may have done it, and its
+                // answer counts. When the pause ends it goes again, for the OSD may have dropped it, too.
                 (Some(old), Some(new)) => {
-                    old.interval == new.interval && old.osd == new.osd && old.paused == new.paused
+                    let asks_again = !new.paused && (old.paused || skipped);
+                    old.interval == new.interval && old.osd == new.osd && !asks_again
                 }
                 _ => false,
             };
@@ -416,7 +434,7 @@ impl Objecter {
 
 impl Op {
     fn waits_for_map(&self) -> bool {
-        self.session.is_none()
+        self.session.is_none() || self.target.as_ref().is_some_and(|target| target.paused)
     }
 }
 
@@ -426,15 +444,19 @@ fn cost_of(op: &OsdOp) -> u64 {
     op.indata.len() as u64 + reads
 }
 
+/// The object that backoffs speak of: the head, whatever snapshot of it is read.
 fn hobject_of(request: &Request, hash: u32) -> HObject {
+    let base = &request.base;
+    let key =
+        if base.locator.key == base.object { BString::default() } else { base.locator.key.clone() };
     HObject {
-        key: request.base.locator.key.clone(),
-        name: request.base.object.clone(),
-        snap: request.snapid,
+        key,
+        name: base.object.clone(),
+        snap: NOSNAP,
         hash,
         max: false,
-        namespace: request.base.locator.namespace.clone(),
-        pool: request.base.locator.pool,
+        namespace: base.locator.namespace.clone(),
+        pool: base.locator.pool,
     }
 }
 
@@ -484,8 +506,12 @@ pub(crate) fn request_of(
     snapid: SnapId,
     snapc: SnapContext,
 ) -> Result<Request, ClientError> {
-    if operation.invalid {
+    // A message counts its ops in 16 bits.
+    if operation.invalid || operation.ops.len() > usize::from(u16::MAX) {
         return Err(Errno::EINVAL.into());
     }
     Ok(Request { base, ops: operation.ops, snapid, snapc })
 }
+
+#[cfg(test)]
+mod tests;

@@ -85,15 +85,15 @@ pub(crate) struct Lingers {
 }
 
 impl Lingers {
-    /// A map came: what it moves is registered again.
-    pub(crate) fn on_map(&self, map: &maps::OsdMap) {
+    /// A map came: what it moves is registered again; everything, if maps before it were `skipped`.
+    pub(crate) fn on_map(&self, map: &maps::OsdMap, skipped: bool) {
         for linger in self.by_cookie.borrow().values() {
             let now = calc_target(map, &linger.base);
             let moved = match (&*linger.target.borrow(), &now) {
                 (Some(old), Some(new)) => old.interval != new.interval || old.osd != new.osd,
                 (old, new) => old.is_some() != new.is_some(),
             };
-            if moved {
+            if moved || skipped {
                 *linger.target.borrow_mut() = now;
                 linger.disturbed.notify_all();
             }
@@ -388,6 +388,40 @@ async fn keep(objecter: Rc<Objecter>, linger: Rc<Linger>, cookie: u64) {
                 }
                 return;
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt;
+
+    use super::*;
+
+    /// Between two maps that looked alike the PG had been elsewhere, and the client had not got the maps that say so: the OSD
+    /// had forgotten the watch, and the client did not tell it again.
+    #[test]
+    fn skipped_maps_disturb_every_watch() {
+        let lingers = Lingers::default();
+        let base = Base {
+            object: "o".into(),
+            locator: types::ObjectLocator::pool(1),
+            flags: message_flags::WRITE,
+            copy: 0,
+            keeps_watch: false,
+        };
+        let kind = Kind::Watch(Rc::new(|_| {}));
+        let linger = Rc::new(Linger {
+            base,
+            target: RefCell::default(),
+            disturbed: Notify::default(),
+            kind,
+        });
+        lingers.by_cookie.borrow_mut().insert(1, linger.clone());
+        for skipped in [false, true] {
+            let disturbed = linger.disturbed.notified();
+            lingers.on_map(&maps::OsdMap::default(), skipped);
+            assert_eq!(disturbed.now_or_never().is_some(), skipped);
         }
     }
 }

@@ -72,14 +72,14 @@ pub struct CommandMap {
 
 impl CommandMap {
     /// Parses a command's strings (they are joined: the tool sends one).
-    pub fn parse(command: &[String]) -> Result<CommandMap, ParseError> {
-        let text = command.concat();
+    pub fn parse(command: &[impl AsRef<[u8]>]) -> Result<CommandMap, ParseError> {
+        let text: Vec<u8> = command.iter().flat_map(AsRef::as_ref).copied().collect();
         if text.is_empty() {
             return Err(ParseError::Empty);
         }
         // Ceph reads the first value and leaves what follows: `rbd perf image iostat` of 16.2 ends its
         // command with a quote too many.
-        let mut values = serde_json::Deserializer::from_str(&text).into_iter::<Value>();
+        let mut values = serde_json::Deserializer::from_slice(&text).into_iter::<Value>();
         let Some(Ok(Value::Object(object))) = values.next() else {
             return Err(ParseError::NotJson);
         };
@@ -308,7 +308,7 @@ mod tests {
 
     #[test]
     fn nonsense_is_refused() {
-        assert_eq!(CommandMap::parse(&[]), Err(ParseError::Empty));
+        assert_eq!(CommandMap::parse(&[""; 0]), Err(ParseError::Empty));
         assert_eq!(CommandMap::parse(&["{".to_string()]), Err(ParseError::NotJson));
         assert_eq!(CommandMap::parse(&["[1]".to_string()]), Err(ParseError::NotJson));
     }

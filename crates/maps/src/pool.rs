@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use bstr::BString;
 use denc::{Denc, Error, Reader, Writer};
 use types::{EVersion, Epoch, IntervalSet, PgId, SnapContext, SnapId, UTime};
 
@@ -64,8 +65,8 @@ pub struct PoolSnapInfo {
     pub snapid: SnapId,
     /// When it was taken.
     pub stamp: UTime,
-    /// Its name.
-    pub name: String,
+    /// Its name: what bytes a client liked.
+    pub name: BString,
 }
 
 /// What is known of the last PG merge. Wire: pg_merge_meta_t.

@@ -3,7 +3,8 @@
 use bytes::Bytes;
 use command::{Format, Formatter};
 use denc::Denc;
-use maps::{FsMap, MgrMap, MonMap};
+use maps::pool::PoolSnapInfo;
+use maps::{FsMap, MgrMap, MonMap, PgPool};
 
 fn golden(name: &str) -> Bytes {
     let path = format!("{}/tests/golden/{name}", env!("CARGO_MANIFEST_DIR"));
@@ -57,4 +58,13 @@ fn a_fresh_fsmap_prints_as_cephs() {
         \"ever_enabled_multiple\":true},\"standbys\":[],\"filesystems\":[]}";
     assert_eq!(json(|f| map.dump(f)), want);
     assert_eq!(map.to_bytes(), golden("fsmap.1"));
+}
+
+/// Under a monitor of Ceph a client may name a snapshot with bytes that are not UTF-8. No map with it decoded, and whoever
+/// needed one asked for it again without end.
+#[test]
+fn a_pools_snapshot_has_any_name() {
+    let info = PoolSnapInfo { snapid: 1, name: b"s\xff"[..].into(), ..PoolSnapInfo::default() };
+    let pool = PgPool { snaps: [(1, info)].into(), ..PgPool::default() };
+    assert_eq!(PgPool::from_bytes_exact(&pool.to_bytes()), Ok(pool));
 }

@@ -1,6 +1,7 @@
 //! Commands as JSON texts: to monitors (50, 51), OSDs and monitors by `tell` (97, 98) and the
 //! manager (0x709, 0x70a). Input and output travel as payload.
 
+use bstr::BString;
 use bytes::Bytes;
 use denc::{Error, Reader, Writer};
 use types::{BufferList, MsgHeader, Uuid};
@@ -16,8 +17,8 @@ macro_rules! command {
             pub $paxos: PaxosHeader,)?
             /// The cluster.
             pub fsid: Uuid,
-            /// One JSON object, mostly in one piece.
-            pub cmd: Vec<String>,
+            /// One JSON object, mostly in one piece. What is not UTF-8 is none: that is for the answer to say.
+            pub cmd: Vec<BString>,
             /// Input.
             pub input: Bytes,
         }
@@ -115,7 +116,7 @@ pub struct MMonCommandAck {
     /// Status text.
     pub outs: String,
     /// The command, echoed.
-    pub cmd: Vec<String>,
+    pub cmd: Vec<BString>,
     /// Output.
     pub outb: Bytes,
 }

@@ -10,8 +10,6 @@ use types::{BufferList, Epoch, HObject, MsgHeader, ObjectLocator, OsdReqId, Snap
 
 use crate::Message;
 
-/// Most ops in one message; librados itself stays far below.
-const OPS_MAX: usize = 4096;
 /// Three numbers of a tracer that no 16.2 package is built with.
 const TRACE: [u64; 3] = [0; 3];
 
@@ -36,7 +34,7 @@ pub struct MOSDOp {
     pub locator: ObjectLocator,
     /// The object; empty for PG ops.
     pub object: BString,
-    /// In order. A request uses `indata` only.
+    /// In order, at most 65535. A request uses `indata` only.
     pub ops: Vec<OsdOp>,
     /// What to read: NOSNAP, or a snapshot.
     pub snapid: SnapId,
@@ -82,7 +80,7 @@ impl Message for MOSDOp {
         w.put(&self.mtime);
         w.put(&self.locator);
         w.put(&self.object);
-        w.u16(u16::try_from(self.ops.len()).expect("ops are far below 2^16"));
+        w.u16(u16::try_from(self.ops.len()).expect("who builds a request bounds its ops"));
         self.ops.iter().for_each(|op| op.wire(op.indata.len()).encode(w));
         w.u64(self.snapid);
         w.u64(self.snap_seq);
@@ -127,7 +125,7 @@ impl Message for MOSDOp {
 
 fn decode_ops(r: &mut Reader<'_>, data: &Bytes) -> Result<Vec<OsdOp>, Error> {
     let count = usize::from(r.u16()?);
-    if count > OPS_MAX || count * WireOp::LEN > r.remaining() {
+    if count * WireOp::LEN > r.remaining() {
         return Err(Error::Truncated { need: count * WireOp::LEN, have: r.remaining() });
     }
     let mut input = Reader::new(data);
@@ -143,4 +141,38 @@ fn decode_ops(r: &mut Reader<'_>, data: &Bytes) -> Result<Vec<OsdOp>, Error> {
             })
         })
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use types::osd::ops;
+
+    use super::*;
+
+    /// More than 4096 ops were taken for nonsense: the OSD ended the session, and librados sent them again in the next one,
+    /// for ever. Ceph takes as many as the message can count.
+    #[test]
+    fn a_message_has_as_many_ops_as_it_can_count() {
+        let message = MOSDOp {
+            pgid: SpgId::default(),
+            hash: 0,
+            epoch: 1,
+            flags: 0,
+            reqid: OsdReqId::default(),
+            client_inc: 0,
+            mtime: UTime::ZERO,
+            locator: ObjectLocator::default(),
+            object: "o".into(),
+            ops: vec![OsdOp::new(ops::STAT); usize::from(u16::MAX)],
+            snapid: 0,
+            snap_seq: 0,
+            snaps: Vec::new(),
+            retry_attempt: 0,
+            features: 0,
+        };
+        let mut raw = message.encode();
+        assert_eq!(MOSDOp::decode(&raw).unwrap(), message);
+        raw.front.truncate(raw.front.len() / 2);
+        assert!(matches!(MOSDOp::decode(&raw), Err(Error::Truncated { .. })));
+    }
 }

@@ -1,5 +1,6 @@
 //! Pool and snapshot operations that librados sends as messages of their own (49, 48).
 
+use bstr::BString;
 use bytes::Bytes;
 use denc::Denc;
 use types::Uuid;
@@ -40,8 +41,8 @@ pub struct MPoolOp {
     pub auid: u64,
     /// The snapshot.
     pub snapid: u64,
-    /// Name of the pool or snapshot.
-    pub name: String,
+    /// Name of the pool or snapshot: what bytes the client likes.
+    pub name: BString,
     /// Always 0.
     pub pad: u8,
     /// CRUSH rule of a new pool, -1 for the default.

@@ -8,6 +8,7 @@ use std::rc::{Rc, Weak};
 use std::time::Duration;
 
 use auth::Keyring;
+use bstr::BString;
 use bytes::Bytes;
 use command::CommandReply;
 use config::{Config, Source};
@@ -188,7 +189,7 @@ impl Mgr {
     /// Runs a command of the admin socket, given as JSON.
     pub fn admin_command(self: &Rc<Self>, json: String) -> LocalFuture<CommandReply> {
         let mgr = self.clone();
-        Box::pin(async move { commands::tell(&mgr, &[json]) })
+        Box::pin(async move { commands::tell(&mgr, &[json.into()]) })
     }
 
     /// Stops serving and closes all sessions.
@@ -454,7 +455,7 @@ impl Dispatcher for Dispatch {
     }
 }
 
-fn on_command(mgr: Rc<Mgr>, con: Connection, incoming: Incoming, cmd: Vec<String>, input: Bytes) {
+fn on_command(mgr: Rc<Mgr>, con: Connection, incoming: Incoming, cmd: Vec<BString>, input: Bytes) {
     let env = mgr.env.clone();
     env.go(async move {
         let tid = incoming.message.header.tid;
@@ -465,7 +466,7 @@ fn on_command(mgr: Rc<Mgr>, con: Connection, incoming: Incoming, cmd: Vec<String
     });
 }
 
-fn on_tell(mgr: &Rc<Mgr>, con: &Connection, tid: u64, cmd: &[String]) {
+fn on_tell(mgr: &Rc<Mgr>, con: &Connection, tid: u64, cmd: &[BString]) {
     let reply =
         if commands::may_tell(con) { commands::tell(mgr, cmd) } else { commands::access_denied() };
     let reply = MCommandReply { rc: reply.rc, outs: reply.outs, outb: reply.outb };

@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use bstr::BString;
 use bytes::Bytes;
 use command::CommandReply;
 use denc::Denc;
@@ -41,8 +42,8 @@ pub(crate) struct Answered {
 }
 
 /// Checksum of a command.
-pub(crate) fn command_crc(cmd: &[String]) -> u32 {
-    cmd.iter().fold(u32::MAX, |crc, part| types::crc::crc32c(crc, part.as_bytes()))
+pub(crate) fn command_crc(cmd: &[BString]) -> u32 {
+    cmd.iter().fold(u32::MAX, |crc, part| types::crc::crc32c(crc, part))
 }
 
 impl Answered {

@@ -8,7 +8,7 @@
 //! Facts: src/mon/MonClient.cc at v16.2.
 
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::{Rc, Weak};
 use std::time::Duration;
 
@@ -35,6 +35,8 @@ use crate::subs::Subs;
 const QUEUE_MAX: usize = 10_000;
 /// Pause before others are tried when no attempt is left.
 const HUNT_PAUSE: Duration = Duration::from_millis(100);
+/// Pause before a map is asked for again that did not decode.
+const AGAIN_AFTER: Duration = Duration::from_secs(1);
 /// Pause between two requests for rotating secrets.
 const ROTATING_PAUSE: Duration = Duration::from_secs(1);
 
@@ -58,10 +60,12 @@ pub trait MonEvents {
 }
 
 /// Why something asked of the monitors will not come.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum MonError {
     /// The monitors do not accept our name and key.
     Refused(Errno),
+    /// The answer does not decode.
+    Decode(denc::Error),
     /// The client was shut down.
     Closed,
     /// There is no such monitor.
@@ -72,6 +76,7 @@ impl core::fmt::Display for MonError {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         match self {
             MonError::Refused(errno) => write!(f, "the monitors refuse us: {errno:?}"),
+            MonError::Decode(error) => write!(f, "an answer does not decode: {error}"),
             MonError::Closed => f.write_str("shut down"),
             MonError::NoSuchMon => f.write_str("no such monitor"),
         }
@@ -93,6 +98,8 @@ pub(crate) struct State {
     pub(crate) used_method: Option<u32>,
     pub(crate) global_id: u64,
     pub(crate) subs: Subs,
+    /// Maps that are asked for again after a pause.
+    wanted_later: BTreeSet<&'static str>,
     pub(crate) requests: Requests,
     /// Messages sent before there was a session; at most [`QUEUE_MAX`].
     queue: VecDeque<RawMessage>,
@@ -278,6 +285,22 @@ impl MonClient {
         let flags = if once { messages::SUBSCRIBE_ONETIME } else { 0 };
         self.unsubscribe(what);
         self.subscribe(what, start, flags);
+    }
+
+    /// The same after a pause: what came does not decode, and what comes next will hardly be better. Once in
+    /// it, however often it is called.
+    pub fn subscribe_later(&self, what: &'static str, start: u64, once: bool) {
+        if !self.0.state.borrow_mut().wanted_later.insert(what) {
+            return;
+        }
+        let monc = self.clone();
+        self.0.env.go(async move {
+            monc.0.env.sleep(AGAIN_AFTER).await;
+            monc.0.state.borrow_mut().wanted_later.remove(what);
+            if !monc.0.stopped.get() {
+                monc.subscribe_again(what, start, once);
+            }
+        });
     }
 
     /// Does not want a map any more. (A monitor forgets at the end of the session.)

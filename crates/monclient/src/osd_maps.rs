@@ -16,6 +16,8 @@ pub struct OsdMaps {
     current: RefCell<Rc<OsdMap>>,
     /// A whole map is needed: a step did not fit.
     need_full: Cell<bool>,
+    /// The last whole map did not decode.
+    undecoded: Cell<bool>,
 }
 
 impl Default for OsdMaps {
@@ -27,7 +29,11 @@ impl Default for OsdMaps {
 impl OsdMaps {
     /// No map yet: epoch 0.
     pub fn new() -> OsdMaps {
-        OsdMaps { current: RefCell::default(), need_full: Cell::new(false) }
+        OsdMaps {
+            current: RefCell::default(),
+            need_full: Cell::new(false),
+            undecoded: Cell::new(false),
+        }
     }
 
     /// The newest map; one of epoch 0 before the first has come.
@@ -85,7 +91,10 @@ impl OsdMaps {
         if epoch != 0 && !self.need_full.get() {
             monc.got("osdmap", epoch.into());
         }
-        if epoch == 0 || self.need_full.get() {
+        if (epoch == 0 || self.need_full.get()) && self.undecoded.get() {
+            // A monitor gives it at once, as often as it is asked.
+            monc.subscribe_later("osdmap", 0, once);
+        } else if epoch == 0 || self.need_full.get() {
             monc.subscribe_again("osdmap", 0, once);
         } else if epoch < newest {
             let start = if message.oldest_map > epoch + 1 { 0 } else { epoch + 1 };
@@ -104,6 +113,7 @@ impl OsdMaps {
         match OsdMap::from_bytes(bytes) {
             Ok(map) if map.epoch == epoch && epoch >= self.epoch() => {
                 self.need_full.set(false);
+                self.undecoded.set(false);
                 let map = Rc::new(map);
                 *self.current.borrow_mut() = map.clone();
                 passed.push(map);
@@ -111,6 +121,7 @@ impl OsdMaps {
             Ok(map) => tracing::warn!("OSD map {} came as {epoch}", map.epoch),
             Err(error) => {
                 self.need_full.set(true);
+                self.undecoded.set(true);
                 tracing::warn!("OSD map {epoch} does not decode: {error}");
             }
         }

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use bstr::BString;
 use bytes::Bytes;
-use env::sync::{Sender, oneshot};
+use env::sync::{Receiver, Sender, oneshot};
 use messages::{
     MCommand, MCommandReply, MMonCommand, MMonCommandAck, MMonGetVersion, MMonGetVersionReply,
     MPoolOp, MPoolOpReply, Message,
@@ -35,13 +36,16 @@ pub struct Versions {
     pub oldest: u64,
 }
 
+/// What an asker waits for: the answer, or that it does not decode.
+type Asker<T> = Sender<Result<T, denc::Error>>;
+
 /// Open requests, by tid. Bounded by their askers, who each await one.
 #[derive(Default)]
 pub(crate) struct Requests {
     last_tid: u64,
-    commands: BTreeMap<u64, (RawMessage, Sender<Answer>)>,
-    versions: BTreeMap<u64, (RawMessage, Sender<Versions>)>,
-    pool_ops: BTreeMap<u64, (RawMessage, Sender<MPoolOpReply>)>,
+    commands: BTreeMap<u64, (RawMessage, Asker<Answer>)>,
+    versions: BTreeMap<u64, (RawMessage, Asker<Versions>)>,
+    pool_ops: BTreeMap<u64, (RawMessage, Asker<MPoolOpReply>)>,
     /// Told to one monitor, over a connection of its own.
     told: BTreeMap<u64, Told>,
 }
@@ -50,7 +54,7 @@ struct Told {
     con: Connection,
     /// Until the connection is ready.
     message: Option<RawMessage>,
-    sender: Sender<Answer>,
+    sender: Asker<Answer>,
 }
 
 impl Requests {
@@ -81,6 +85,14 @@ impl Requests {
     }
 }
 
+/// Waits for the answer; who asks is not told more than is true: the client is closed only if nobody answers.
+async fn answered<T>(receiver: Receiver<Result<T, denc::Error>>) -> Result<T, MonError> {
+    match receiver.await {
+        Ok(answer) => answer.map_err(MonError::Decode),
+        Err(_) => Err(MonError::Closed),
+    }
+}
+
 impl MonClient {
     /// The cluster; zero before the first monmap.
     pub fn fsid(&self) -> Uuid {
@@ -97,6 +109,7 @@ impl MonClient {
             let fsid = self.fsid();
             let mut state = self.0.state.borrow_mut();
             let tid = state.requests.next_tid();
+            let cmd = cmd.into_iter().map(BString::from).collect();
             let request = MMonCommand { fsid, cmd, input, ..MMonCommand::default() };
             let message = request.encode().with_tid(tid);
             if let Some(con) = &state.active {
@@ -104,7 +117,7 @@ impl MonClient {
             }
             state.requests.commands.insert(tid, (message, sender));
         }
-        receiver.await.map_err(|_| MonError::Closed)
+        answered(receiver).await
     }
 
     /// Runs a command at one monitor, named by name or rank (`tell mon.a`).
@@ -122,12 +135,13 @@ impl MonClient {
             let con = self.0.messenger.connect_anonymous(entity::MON, &info.public_addrs);
             let mut state = self.0.state.borrow_mut();
             let tid = state.requests.next_tid();
+            let cmd = cmd.into_iter().map(BString::from).collect();
             let request = MCommand { fsid: map.fsid, cmd, input };
             let message = Some(request.encode().with_tid(tid));
             state.requests.told.insert(tid, Told { con: con.clone(), message, sender });
             con
         };
-        let answer = receiver.await.map_err(|_| MonError::Closed);
+        let answer = answered(receiver).await;
         con.mark_down();
         answer
     }
@@ -145,7 +159,7 @@ impl MonClient {
             }
             state.requests.versions.insert(handle, (message, sender));
         }
-        receiver.await.map_err(|_| MonError::Closed)
+        answered(receiver).await
     }
 
     /// An operation on a pool's snapshots (`librados` sends these beside commands). Its effect
@@ -163,36 +177,32 @@ impl MonClient {
             }
             state.requests.pool_ops.insert(tid, (message, sender));
         }
-        receiver.await.map_err(|_| MonError::Closed)
+        answered(receiver).await
     }
 
     pub(crate) fn on_pool_op_reply(&self, raw: &RawMessage) {
         let tid = raw.header.tid;
         let open = self.0.state.borrow_mut().requests.pool_ops.remove(&tid);
         let Some((_, sender)) = open else { return };
-        match MPoolOpReply::decode(raw) {
-            Ok(reply) => sender.send(reply),
-            Err(e) => tracing::warn!("a pool operation's answer does not decode: {e}"),
-        }
+        sender.send(MPoolOpReply::decode(raw));
     }
 
     pub(crate) fn on_command_ack(&self, raw: &RawMessage) {
         let open = self.0.state.borrow_mut().requests.commands.remove(&raw.header.tid);
         let Some((_, sender)) = open else { return };
-        match MMonCommandAck::decode(raw) {
-            Ok(ack) => sender.send(Answer { rc: ack.rc, outs: ack.outs, outb: ack.outb }),
-            Err(e) => tracing::warn!("a command's answer does not decode: {e}"),
-        }
+        let ack = MMonCommandAck::decode(raw);
+        sender.send(ack.map(|ack| Answer { rc: ack.rc, outs: ack.outs, outb: ack.outb }));
     }
 
     pub(crate) fn on_version_reply(&self, raw: &RawMessage) {
-        let reply = match MMonGetVersionReply::decode(raw) {
-            Ok(reply) => reply,
-            Err(e) => return tracing::warn!("a version does not decode: {e}"),
-        };
-        let open = self.0.state.borrow_mut().requests.versions.remove(&reply.handle);
+        let reply = MMonGetVersionReply::decode(raw);
+        // We ask with the handle for tid.
+        let handle = reply.as_ref().map_or(raw.header.tid, |reply| reply.handle);
+        let open = self.0.state.borrow_mut().requests.versions.remove(&handle);
         if let Some((_, sender)) = open {
-            sender.send(Versions { newest: reply.version, oldest: reply.oldest_version });
+            let versions =
+                |m: MMonGetVersionReply| Versions { newest: m.version, oldest: m.oldest_version };
+            sender.send(reply.map(versions));
         }
     }
 
@@ -206,12 +216,8 @@ impl MonClient {
             told.remove(&raw.header.tid)
         };
         let Some(told) = open else { return false };
-        match MCommandReply::decode(raw) {
-            Ok(reply) => {
-                told.sender.send(Answer { rc: reply.rc, outs: reply.outs, outb: reply.outb })
-            }
-            Err(e) => tracing::warn!("a monitor's answer does not decode: {e}"),
-        }
+        let reply = MCommandReply::decode(raw);
+        told.sender.send(reply.map(|m| Answer { rc: m.rc, outs: m.outs, outb: m.outb }));
         true
     }
 }

@@ -14,9 +14,9 @@ use env::Env;
 use maps::{MonInfo, MonMap};
 use messages::{
     MMonCommand, MMonCommandAck, MMonGetVersion, MMonGetVersionReply, MMonMap, MMonSubscribe,
-    Message,
+    MOSDMap, Message,
 };
-use monclient::{MonClient, Settings};
+use monclient::{MonClient, MonError, OsdMaps, Settings};
 use msgr::{
     Accepted, AuthServer, Config, Connection, Dispatcher, Incoming, Messenger, Policies, Policy,
     ServerExchange, ServerStep, SessionKeys, Stranger,
@@ -24,9 +24,12 @@ use msgr::{
 use sim::{Control, Kill, World};
 use types::addr::{AddrVec, EntityAddr};
 use types::entity::EntityName;
-use types::{AuthEntityName, Uuid};
+use types::{AuthEntityName, RawMessage, Uuid};
 
 const MONS: [&str; 3] = ["mon.0", "mon.1", "mon.2"];
+
+/// A command whose answer does not decode.
+const GARBLED: &str = "garbled";
 
 /// Whoever comes, with the next id, or nobody while the ids are `REFUSES`.
 struct Believes(Rc<Cell<u64>>);
@@ -88,8 +91,10 @@ impl Dispatcher for Mon {
                 Message::encode(&MMonMap { monmap: self.monmap.clone() })
             }
             MMonCommand::TYPE => {
-                let cmd = MMonCommand::decode(&raw).unwrap().cmd;
-                MMonCommandAck { outs: cmd[0].clone(), ..MMonCommandAck::default() }.encode()
+                let outs = MMonCommand::decode(&raw).unwrap().cmd[0].to_string();
+                let garbled = outs == GARBLED;
+                let ack = MMonCommandAck { outs, ..MMonCommandAck::default() }.encode();
+                if garbled { RawMessage { front: Bytes::new(), ..ack } } else { ack }
             }
             MMonGetVersion::TYPE => {
                 let asked = <MMonGetVersion as Message>::decode(&raw).unwrap();
@@ -256,6 +261,53 @@ fn a_killed_monitor_is_replaced() {
 #[test]
 fn a_silent_monitor_is_replaced() {
     (20..26).for_each(|seed| lose_monitors(seed, Kill::POWER));
+}
+
+/// Who asked was told that the client had been shut down when the answer did not decode.
+#[test]
+fn an_answer_that_does_not_decode_is_told_as_that() {
+    let world = World::new(1);
+    start_mons(&world);
+    let (_, messenger, monc, _) = start_client(&world, 1);
+    let asks = monc.clone();
+    world.run_until(async move {
+        for (command, decodes) in [(GARBLED, false), ("a good one", true)] {
+            let answer = asks.command(vec![command.to_owned()], Bytes::new()).await;
+            assert_eq!(answer.is_ok(), decodes, "{answer:?}");
+            assert!(decodes || matches!(answer, Err(MonError::Decode(_))), "{answer:?}");
+        }
+    });
+    monc.shutdown();
+    messenger.shutdown();
+}
+
+/// A monitor gives its newest whole map as often as it is asked. Whoever could not decode it asked for it again as soon as
+/// it came, for as long as that map was the newest.
+#[test]
+fn a_map_that_does_not_decode_is_asked_for_again_after_a_pause() {
+    let world = World::new(1);
+    let Mons { wishes, .. } = start_mons(&world);
+    let (_, messenger, monc, _) = start_client(&world, 1);
+    let begun = monc.clone();
+    world.run_until(async move { drop(begun.monmap_ready().await) });
+    let maps = OsdMaps::new();
+    let bad = MOSDMap {
+        fsid: monc.fsid(),
+        maps: [(3, Bytes::from_static(b"no map"))].into(),
+        oldest_map: 1,
+        newest_map: 3,
+        ..MOSDMap::default()
+    };
+    let wished = || wishes.borrow().iter().filter(|what| *what == "osdmap").count();
+    for seconds in 1..=4 {
+        for _ in 0..100 {
+            assert!(maps.take(&monc, &bad, false).is_empty());
+        }
+        world.run_for(Duration::from_secs(2));
+        assert_eq!(wished(), seconds);
+    }
+    monc.shutdown();
+    messenger.shutdown();
 }
 
 /// Monitors that were told to leave the quorum let clients in and send each away at its first word. Clients

@@ -167,7 +167,7 @@ async fn talk(env: Env, dir: PathBuf, mon_modes: Vec<u32>, osd_modes: Vec<u32>) 
     let con = messenger.connect_to(OSD, &addrs);
     let request = MCommand {
         fsid: monmap.fsid,
-        cmd: vec!["{\"prefix\": \"version\"}".to_owned()],
+        cmd: vec!["{\"prefix\": \"version\"}".into()],
         input: Bytes::new(),
     };
     con.send(request.encode().with_tid(5));
@@ -266,7 +266,7 @@ fn a_lossless_session_with_an_osd_survives_broken_sockets() {
         cluster.bind("127.0.0.1:0".parse().unwrap()).unwrap();
         let con = cluster.connect_to(OSD, &osdmap.cluster_addrs[0]);
         for tid in 1..=60 {
-            let cmd = vec!["{\"prefix\": \"version\"}".to_owned()];
+            let cmd = vec!["{\"prefix\": \"version\"}".into()];
             let request = MCommand { fsid, cmd, input: Bytes::new() };
             con.send(request.encode().with_tid(tid));
             match tid % 6 {

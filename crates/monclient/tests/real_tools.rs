@@ -13,6 +13,7 @@ use auth::{
     AuthCapsInfo, AuthError, CryptoKey, EntityAuth, KeyIncrement, KeyServer, Keyring, METHOD_CEPHX,
     METHOD_NONE, MODE_CRC, MODE_SECURE,
 };
+use bstr::ByteSlice;
 use bytes::Bytes;
 use denc::Denc;
 use env::Env;
@@ -133,7 +134,7 @@ impl Dispatcher for Osd {
         }
         let name = con.peer_auth_name().unwrap().to_string();
         let command = MCommand::decode(&raw).unwrap();
-        let outb = if command.cmd[0].contains("get_command_descriptions") {
+        let outb = if command.cmd[0].contains_str("get_command_descriptions") {
             Bytes::from_static(DESCRIPTIONS)
         } else {
             Bytes::from(format!("{name} {}\n", con.peer_caps().text().unwrap()))
@@ -192,7 +193,7 @@ impl Dispatcher for Mon {
             }
             MMonCommand::TYPE => {
                 let cmd = MMonCommand::decode(&raw).unwrap().cmd;
-                let outb = if cmd[0].contains("get_command_descriptions") {
+                let outb = if cmd[0].contains_str("get_command_descriptions") {
                     Bytes::from_static(DESCRIPTIONS)
                 } else {
                     Bytes::from_static(b"the answer\n")

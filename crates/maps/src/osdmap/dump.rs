@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use bstr::ByteSlice;
 use command::Formatter;
 use types::{AddrVec, EntityAddr, IntervalSet, OsdId, UTime};
 
@@ -319,7 +320,7 @@ impl PgPool {
                 f.object("pool_snap_info", |f| {
                     f.dump_unsigned("snapid", snap.snapid);
                     f.dump_stream("stamp", snap.stamp);
-                    f.dump_string("name", &snap.name);
+                    f.dump_string("name", snap.name.to_str_lossy());
                 });
             }
         });

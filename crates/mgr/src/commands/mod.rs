@@ -20,6 +20,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use auth::caps::{MgrCap, MgrRequest, Rwx};
+use bstr::BString;
 use bytes::Bytes;
 use command::{CommandMap, CommandReply, Signature};
 use msgr::Connection;
@@ -85,7 +86,7 @@ fn may_run(con: &Connection, command: &Signature, map: &CommandMap) -> bool {
 pub(crate) async fn run(
     mgr: &Rc<Mgr>,
     con: &Connection,
-    cmd: &[String],
+    cmd: &[BString],
     input: Bytes,
 ) -> CommandReply {
     let map = match CommandMap::parse(cmd) {

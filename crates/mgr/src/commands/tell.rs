@@ -1,5 +1,6 @@
 //! `ceph tell mgr.x ...` and the admin socket: about the process itself.
 
+use bstr::BString;
 use command::{BadArgument, CommandMap, CommandReply, CommandTable, Formatter, Signature};
 use maps::ping_times::{self, Ping};
 
@@ -37,7 +38,7 @@ fn refused(error: BadArgument) -> CommandReply {
 }
 
 /// Runs a command about the process.
-pub(crate) fn tell(mgr: &Mgr, cmd: &[String]) -> CommandReply {
+pub(crate) fn tell(mgr: &Mgr, cmd: &[BString]) -> CommandReply {
     let map = match CommandMap::parse(cmd) {
         Ok(map) => map,
         Err(error) => return CommandReply::error(EINVAL, error.to_string()),

@@ -33,6 +33,7 @@ use std::cell::OnceCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
+use bstr::{BString, ByteSlice};
 use command::{ArgValue, CommandMap, CommandReply, CommandTable, Signature};
 use messages::{MMonCommand, MMonCommandAck, Message, PaxosHeader};
 use types::{Errno, RawMessage};
@@ -94,7 +95,7 @@ impl MonCore {
     }
 
     /// Version of the map a command read or changed: what the asker may wait for.
-    fn version_for(&self, cmd: &[String]) -> u64 {
+    fn version_for(&self, cmd: &[BString]) -> u64 {
         let map = CommandMap::parse(cmd).unwrap_or_default();
         match map.prefix().split(' ').next() {
             Some("osd" | "pg") => {
@@ -292,7 +293,7 @@ fn arguments(map: &CommandMap) -> BTreeMap<String, String> {
 }
 
 /// The command for the audit log; values of options and keys are left out.
-fn audit_text(cmd: &[String]) -> String {
+fn audit_text(cmd: &[BString]) -> String {
     let map = CommandMap::parse(cmd).unwrap_or_default();
     match map.prefix() {
         "config set" | "config-key set" | "config-key put" | "auth add" => {
@@ -303,7 +304,7 @@ fn audit_text(cmd: &[String]) -> String {
             }
             format!("[{{\"prefix\":\"{}\",{}}}]", map.prefix(), shown.join(","))
         }
-        _ => format!("[{}]", cmd.concat()),
+        _ => format!("[{}]", cmd.concat().as_bstr()),
     }
 }
 

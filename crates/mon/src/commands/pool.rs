@@ -28,7 +28,7 @@ impl MonCore {
             "osd pool mksnap" => {
                 let (id, name, _) = self.pool_arg(cmd)?;
                 let snap = cmd.name("snap")?;
-                match self.create_pool_snap(id, &snap) {
+                match self.create_pool_snap(id, snap.as_bytes()) {
                     Err(Refusal { errno: Errno::EEXIST, .. }) => {
                         say(format!("pool {name} snap {snap} already exists"))
                     }
@@ -42,7 +42,7 @@ impl MonCore {
             "osd pool rmsnap" => {
                 let (id, name, _) = self.pool_arg(cmd)?;
                 let snap = cmd.string("snap")?;
-                match self.delete_pool_snap(id, &snap) {
+                match self.delete_pool_snap(id, snap.as_bytes()) {
                     Err(Refusal { errno: Errno::ENOENT, .. }) => {
                         say(format!("pool {name} snap {snap} does not exist"))
                     }

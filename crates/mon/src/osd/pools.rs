@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use bstr::ByteSlice;
 use bytes::Bytes;
 use denc::Writer;
 use maps::PgPool;
@@ -447,10 +448,12 @@ impl MonCore {
     fn pool_op(&mut self, m: &MPoolOp, id: i64) -> Result<Option<Bytes>, Refusal> {
         match m.op {
             PoolOpCode::CREATE => {
-                if self.next_map().lookup_pool(&m.name).is_some() {
+                // Ceph takes any bytes; here a pool can be named in JSON, too.
+                let name = m.name.to_str().map_err(|_| refuse(Errno::EINVAL, ""))?;
+                if self.next_map().lookup_pool(name).is_some() {
                     return Ok(None);
                 }
-                let mut new = NewPool { name: m.name.clone(), ..NewPool::default() };
+                let mut new = NewPool { name: name.to_owned(), ..NewPool::default() };
                 if m.crush_rule >= 0 {
                     let map = self.next_map();
                     let rule = map.crush.rule_names.get(&i32::from(m.crush_rule));

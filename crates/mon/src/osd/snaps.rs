@@ -21,7 +21,7 @@ fn purged_key(pool: i64) -> Bytes {
 }
 
 impl MonCore {
-    pub(crate) fn create_pool_snap(&mut self, id: i64, name: &str) -> Result<(), Refusal> {
+    pub(crate) fn create_pool_snap(&mut self, id: i64, name: &[u8]) -> Result<(), Refusal> {
         let Some(mut pool) = self.pool_to_change(id) else { return fail(Errno::ENOENT, "") };
         if pool.has_flag(pool_flags::SELFMANAGED_SNAPS) {
             return fail(Errno::EINVAL, "");
@@ -34,13 +34,13 @@ impl MonCore {
         pool.flags |= pool_flags::POOL_SNAPS;
         pool.snap_seq += 1;
         let snapid = pool.snap_seq;
-        pool.snaps.insert(snapid, PoolSnapInfo { snapid, stamp, name: name.to_string() });
+        pool.snaps.insert(snapid, PoolSnapInfo { snapid, stamp, name: name.into() });
         pool.snap_epoch = self.inc().epoch;
         self.put_pool(id, pool);
         Ok(())
     }
 
-    pub(crate) fn delete_pool_snap(&mut self, id: i64, name: &str) -> Result<(), Refusal> {
+    pub(crate) fn delete_pool_snap(&mut self, id: i64, name: &[u8]) -> Result<(), Refusal> {
         let Some(mut pool) = self.pool_to_change(id) else { return fail(Errno::ENOENT, "") };
         if pool.has_flag(pool_flags::SELFMANAGED_SNAPS) {
             return fail(Errno::EINVAL, "");

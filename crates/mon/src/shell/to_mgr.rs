@@ -41,7 +41,7 @@ pub(super) struct ToMgr {
 
 /// What a command counts for.
 fn size(command: &MMonCommand) -> usize {
-    command.input.len() + command.cmd.iter().map(String::len).sum::<usize>()
+    command.input.len() + command.cmd.iter().map(|part| part.len()).sum::<usize>()
 }
 
 impl ToMgr {

@@ -256,7 +256,7 @@ impl Bench {
             from,
             &MMonCommand {
                 fsid: FSID.parse().unwrap(),
-                cmd: vec![json.to_string()],
+                cmd: vec![json.into()],
                 input: Bytes::copy_from_slice(input),
                 ..MMonCommand::default()
             },

@@ -88,7 +88,7 @@ fn requests_that_arrive_together_share_an_epoch() {
             admin,
             &MMonCommand {
                 fsid: FSID.parse().unwrap(),
-                cmd: vec![format!(r#"{{"prefix":"osd pool create","pool":"{name}"}}"#)],
+                cmd: vec![format!(r#"{{"prefix":"osd pool create","pool":"{name}"}}"#).into()],
                 ..MMonCommand::default()
             },
         );
@@ -543,7 +543,7 @@ fn a_deposed_leader_shows_no_map_that_was_not_committed() {
     let before = b.map().epoch;
     b.take::<MOSDMap>(1);
     b.loses_proposals = true;
-    let cmd = vec![r#"{"prefix":"osd set","key":"noout"}"#.to_owned()];
+    let cmd = vec![r#"{"prefix":"osd set","key":"noout"}"#.into()];
     b.send(1, &MMonCommand { fsid: FSID.parse().unwrap(), cmd, ..MMonCommand::default() });
     b.pass(Duration::from_secs(1));
     let effects = b.core.applied(clock(b.now), &store::KvBatch::new()).unwrap();
@@ -772,6 +772,21 @@ fn bytes_that_are_no_message_end_the_session() {
         b.admin();
     }
     assert_eq!(b.out(1, r#"{"prefix":"fsid"}"#), FSID);
+}
+
+/// A command that is not UTF-8 ended the session of who gave it. Clients come back with what has no answer: at once, and
+/// for ever.
+#[test]
+fn a_command_that_is_no_text_is_answered() {
+    let mut b = Bench::new(fresh_kv());
+    let admin = b.admin();
+    let (fsid, cmd) =
+        (FSID.parse().unwrap(), vec![bstr::BString::from(&b"{\"prefix\":\"\xff\"}"[..])]);
+    b.send(admin, &MMonCommand { fsid, cmd: cmd.clone(), ..MMonCommand::default() });
+    let ack = b.take::<MMonCommandAck>(admin).remove(0);
+    assert_eq!((ack.rc, &ack.cmd), (-22, &cmd));
+    b.send(admin, &messages::MCommand { fsid, cmd, ..messages::MCommand::default() });
+    assert_eq!(b.take::<messages::MCommandReply>(admin).remove(0).rc, -22);
 }
 
 /// A librados client renews its auth ticket inside the session, proving its key again with the

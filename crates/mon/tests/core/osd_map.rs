@@ -54,7 +54,7 @@ fn an_osd_may_change_more_than_once_in_an_epoch() {
         b.command(1, r#"{"prefix":"osd down","ids":["0"]}"#);
         let before = b.map().epoch;
         for json in commands {
-            let cmd = vec![(*json).to_owned()];
+            let cmd = vec![(*json).into()];
             b.send(1, &MMonCommand { fsid: FSID.parse().unwrap(), cmd, ..MMonCommand::default() });
             if !together {
                 b.pass(Duration::ZERO);
@@ -296,7 +296,7 @@ fn epochs_with_fewer_osds_name_none_that_are_gone() {
         r#"{"prefix":"osd purge-actual","id":2,"yes_i_really_mean_it":true}"#,
         r#"{"prefix":"osd setmaxosd","newmax":2}"#,
     ] {
-        let cmd = vec![json.to_owned()];
+        let cmd = vec![json.into()];
         b.send(1, &MMonCommand { fsid: FSID.parse().unwrap(), cmd, ..MMonCommand::default() });
     }
     b.pass(Duration::from_secs(2));
@@ -319,7 +319,7 @@ fn a_crush_map_that_nobody_can_follow_is_refused() {
     let mut crush = (*b.map().crush).clone();
     let set = |b: &mut Bench, crush: &crush::CrushMap| {
         let (fsid, cmd) = (FSID.parse().unwrap(), r#"{"prefix":"osd setcrushmap"}"#.to_owned());
-        let command = MMonCommand { fsid, cmd: vec![cmd], ..MMonCommand::default() };
+        let command = MMonCommand { fsid, cmd: vec![cmd.into()], ..MMonCommand::default() };
         b.tid += 1;
         let mut raw = Message::encode(&command).with_tid(b.tid);
         raw.data.push(crush.to_bytes());
@@ -342,7 +342,7 @@ fn pool_operations_may_be_repeated() {
     let mut b = Bench::new(fresh_kv());
     b.three_osds();
     let op = |b: &mut Bench, pool: u32, op: u32, name: &str| {
-        let (fsid, name) = (FSID.parse().unwrap(), name.to_owned());
+        let (fsid, name) = (FSID.parse().unwrap(), name.into());
         b.send(1, &MPoolOp { fsid, pool, op, name, crush_rule: -1, ..MPoolOp::default() });
         b.pass(Duration::ZERO);
         b.take::<MPoolOpReply>(1).remove(0).reply_code
@@ -367,6 +367,31 @@ fn pool_operations_may_be_repeated() {
     let pool = b.map().lookup_pool("q").unwrap() as u32;
     assert_eq!(op(&mut b, pool, PoolOpCode::CREATE_UNMANAGED_SNAP, ""), 0);
     assert_eq!(op(&mut b, pool, PoolOpCode::DELETE_SNAP, "s"), -22);
+}
+
+/// A snapshot's name may be any bytes. The monitor closed the session over one that was not UTF-8, and its client sent
+/// it again at once, for ever.
+#[test]
+fn snapshots_have_any_name() {
+    let mut b = Bench::new(fresh_kv());
+    b.three_osds();
+    b.out(1, r#"{"prefix":"osd pool create","pool":"p"}"#);
+    let pool = b.map().lookup_pool("p").unwrap() as u32;
+    let op = |b: &mut Bench, op: u32, name: &[u8]| {
+        let (fsid, name) = (FSID.parse().unwrap(), name.into());
+        b.send(1, &MPoolOp { fsid, pool, op, name, crush_rule: -1, ..MPoolOp::default() });
+        b.pass(Duration::ZERO);
+        b.take::<MPoolOpReply>(1).remove(0).reply_code
+    };
+    assert_eq!(op(&mut b, PoolOpCode::CREATE_SNAP, b"s\xff"), 0);
+    let snaps = b.map().pool(pool.into()).unwrap().snaps.clone();
+    assert_eq!(snaps.values().map(|snap| &snap.name[..]).collect::<Vec<_>>(), [b"s\xff"]);
+    let dump = b.out(1, r#"{"prefix":"osd dump","format":"json"}"#);
+    assert!(dump.contains("s\u{fffd}"), "{dump}");
+    assert_eq!(op(&mut b, PoolOpCode::DELETE_SNAP, b"s\xff"), 0);
+    assert!(b.map().pool(pool.into()).unwrap().snaps.is_empty());
+    // A pool is spoken of in JSON, too.
+    assert_eq!(op(&mut b, PoolOpCode::CREATE, b"p\xff"), -22);
 }
 
 /// A pool took any rule: an erasure coded one over a rule for replicas had holes for good where the
@@ -555,7 +580,7 @@ fn placement_groups_are_made_however_many_wait() {
         let json = format!(
             r#"{{"prefix":"osd force-create-pg","pgid":"{pgid}","yes_i_really_mean_it":true}}"#
         );
-        let cmd = vec![json];
+        let cmd = vec![json.into()];
         b.send(1, &MMonCommand { fsid: FSID.parse().unwrap(), cmd, ..MMonCommand::default() });
     }
     b.pass(Duration::from_secs(2));

@@ -74,7 +74,7 @@ fn lines_of_the_log_have_an_end_and_so_has_a_proposal() {
         let fsid = FSID.parse().unwrap();
         b.send(
             admin,
-            &MMonCommand { fsid, cmd: vec![command.to_string()], ..MMonCommand::default() },
+            &MMonCommand { fsid, cmd: vec![command.to_string().into()], ..MMonCommand::default() },
         );
     }
     for _ in 0..10 {

@@ -166,7 +166,7 @@ impl OpContext {
             data: BufferList::new(),
             omap: BTreeMap::new(),
             bytes: 0,
-            room: self.limits.held.saturating_sub(self.held + self.t.data_len()),
+            room: self.limits.held.saturating_sub(self.held + self.data_len()),
             limits: self.limits.clone(),
         };
         let head = HObject::new(source.read.name.clone(), &source.read.locator, NOSNAP);

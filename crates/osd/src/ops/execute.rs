@@ -466,7 +466,7 @@ impl OpContext {
                 Err(stop) => return Err(stop),
             }
             self.held += op.outdata.len() as u64;
-            if self.held + self.t.data_len() > self.limits.held {
+            if self.held + self.data_len() > self.limits.held {
                 return Err(Errno::EFBIG.into());
             }
             op.rval = result;

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use bstr::BString;
 use bytes::Bytes;
 use maps::PgPool;
-use store::{CollId, StoreError, Transaction};
+use store::{CollId, Op, StoreError, Transaction};
 use types::osd::{ObjectCleanRegions, ObjectStatSum, OsdOp, SnapSet};
 use types::{Errno, GhObject, HObject, IntervalSet, OsdReqId, SnapContext, UTime};
 
@@ -100,6 +100,8 @@ pub(super) struct OpContext {
     /// Bytes of answers so far, and of what copies have brought beside data: with the data in `t`
     /// up to `Limits::held`.
     pub(super) held: u64,
+    /// How many operations of `t` have been looked at, and the bytes of data in them.
+    counted: (usize, u64),
     /// The ops done so far with their results and outputs.
     pub(super) results: Vec<OsdOp>,
 }
@@ -144,9 +146,24 @@ impl OpContext {
             num_write: 0,
             steps: 0,
             held: 0,
+            counted: (0, 0),
             results: Vec::with_capacity(request.ops.len()),
             request,
         }
+    }
+
+    /// Bytes of data in `t`. A request of 65535 writes asks after each of them: what has been counted is not
+    /// counted again.
+    pub(super) fn data_len(&mut self) -> u64 {
+        let (looked_at, mut bytes) = self.counted;
+        let all = self.t.ops();
+        for op in all.get(looked_at..).unwrap_or_default() {
+            if let Op::Write { data, .. } = op {
+                bytes += data.len() as u64;
+            }
+        }
+        self.counted = (all.len(), bytes);
+        bytes
     }
 
     /// Whether a client sees an object here now.

@@ -87,7 +87,14 @@ impl Osd {
             let Some((map, full, inc)) = made else {
                 // A hole, or a step that does not fit: a whole map mends it.
                 tracing::warn!("osdmap {epoch} cannot be made, asking for it whole");
-                self.want_maps(if new.is_empty() { 0 } else { epoch });
+                match new.is_empty() {
+                    // A whole one that does not decode comes again as fast as it is asked for.
+                    true if m.maps.contains_key(&epoch) => {
+                        self.monc.subscribe_later("osdmap", 0, false);
+                    }
+                    true => self.want_maps(0),
+                    false => self.want_maps(epoch),
+                }
                 break;
             };
             let map = Rc::new(map);

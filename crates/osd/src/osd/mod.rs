@@ -590,7 +590,7 @@ impl Osd {
 
     /// A command from the admin socket: the JSON text of an object with "prefix".
     pub fn admin_command(self: &Rc<Self>, json: String) -> LocalFuture<CommandReply> {
-        crate::tell::run(self.clone(), vec![json], bytes::Bytes::new(), true)
+        crate::tell::run(self.clone(), vec![json.into()], bytes::Bytes::new(), true)
     }
 
     /// Clean stop: tells the monitor, stops taking ops, closes the store. An error if that does not close: what a

@@ -22,6 +22,7 @@ mod tests;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
+use bstr::{BString, ByteSlice};
 use bytes::Bytes;
 use command::{ArgValue, BadArgument, CommandMap, CommandReply};
 use config::Config;
@@ -143,13 +144,14 @@ fn bad(error: BadArgument) -> CommandReply {
 /// On the admin socket (`from_socket`) a bare word such as `version` will do.
 pub fn run(
     target: Rc<dyn Target>,
-    mut cmd: Vec<String>,
+    mut cmd: Vec<BString>,
     _input: Bytes,
     from_socket: bool,
 ) -> LocalFuture<CommandReply> {
-    if from_socket && cmd.first().is_some_and(|text| !text.trim_start().starts_with('{')) {
+    if from_socket && cmd.first().is_some_and(|text| !text.trim_ascii_start().starts_with(b"{")) {
         let words = cmd.concat();
-        cmd = vec![serde_json::json!({ "prefix": words.trim() }).to_string()];
+        let prefix = words.to_str_lossy();
+        cmd = vec![serde_json::json!({ "prefix": prefix.trim() }).to_string().into()];
     }
     match CommandMap::parse(&cmd) {
         Ok(map) => Box::pin(run_map(target, map)),
