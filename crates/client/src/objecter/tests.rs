@@ -3,7 +3,6 @@
 use std::net::SocketAddr;
 
 use bytes::Bytes;
-use denc::Denc;
 use maps::PgPool;
 use maps::osdmap::{OsdInfo, OsdXinfo, osd_state, osdmap_flags};
 use monclient::Settings;

@@ -45,7 +45,7 @@ fn monitors_services_and_lines_are_told_as_they_were_committed() {
     let (monmap, service) = (monmaps[0], services[0]);
     let command = |json: &str| MMonCommand {
         fsid: FSID.parse().unwrap(),
-        cmd: vec![json.to_owned()],
+        cmd: vec![json.into()],
         ..MMonCommand::default()
     };
     b.holds_commits = true;

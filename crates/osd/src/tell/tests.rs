@@ -161,7 +161,7 @@ fn on_osd<F: Future<Output = ()> + 'static>(
 }
 
 async fn ask(fake: &Rc<Fake>, json: &str) -> CommandReply {
-    run(fake.clone(), vec![json.to_owned()], Bytes::new(), false).await
+    run(fake.clone(), vec![json.into()], Bytes::new(), false).await
 }
 
 async fn text(fake: &Rc<Fake>, json: &str) -> String {
@@ -343,7 +343,7 @@ fn a_bare_word_is_a_command_on_the_admin_socket_only() {
     on_osd(
         |_| (),
         |fake| async move {
-            let word = |socket| run(fake.clone(), vec!["0\n".to_owned()], Bytes::new(), socket);
+            let word = |socket| run(fake.clone(), vec!["0\n".into()], Bytes::new(), socket);
             assert_eq!(word(true).await.outb, "2");
             assert_eq!(word(false).await.rc, -22);
         },
