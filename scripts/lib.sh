@@ -37,10 +37,12 @@ need_rust() {
     has_rust "$wanted" || PATH="$HOME/.cargo/bin:$PATH"
     if ! has_rust "$wanted"; then
         if command -v rustup >/dev/null; then
-            rustup update stable
+            # Whatever else it uses by default.
+            export RUSTUP_TOOLCHAIN=stable
+            rustup update stable || true
         else
             need_packages curl ca-certificates
-            curl -sSf https://sh.rustup.rs | sh -s -- -y --profile minimal
+            curl -sSf https://sh.rustup.rs | sh -s -- -y --profile minimal || true
         fi
         hash -r
         has_rust "$wanted" ||

@@ -79,7 +79,7 @@ impl MonCore {
         let (version, oldest_version) = match m.what.as_str() {
             "osdmap" => (self.osd.published.epoch, self.osd.first),
             "mgrmap" => (self.mgr.published.epoch, 1),
-            "monmap" => (self.monmap.epoch, 1),
+            "monmap" => (self.published_monmap.epoch, 1),
             "fsmap" | "mdsmap" => (maps::FsMap::default().epoch, 1),
             _ => {
                 tracing::debug!("asked for the version of unknown map {}", m.what);

@@ -126,7 +126,7 @@ impl MonCore {
                 f.dump_string("quorum_con", types::features::ALL.to_string());
                 self.monmap.persistent_features.dump(f, "quorum_mon");
             });
-            f.object("monmap", |f| self.monmap.dump(f));
+            f.object("monmap", |f| self.published_monmap.dump(f));
         });
     }
 

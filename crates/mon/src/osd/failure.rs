@@ -18,10 +18,18 @@ use crate::core::MonCore;
 use crate::event::SessionId;
 use crate::event::wire;
 
-/// Reports about one OSD: reporter to the time since when it has failed.
+/// Reports about one OSD, by reporter.
 #[derive(Debug, Default)]
 pub(crate) struct FailureReports {
-    reporters: BTreeMap<OsdId, Duration>,
+    reporters: BTreeMap<OsdId, Report>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Report {
+    /// Since when the OSD has failed.
+    since: Duration,
+    /// When the reporter said so last: ours say it every few seconds, Ceph's once.
+    heard: Duration,
 }
 
 impl MonCore {
@@ -70,8 +78,9 @@ impl MonCore {
         let failed_for = Duration::from_secs(u64::try_from(m.failed_for).unwrap_or(0));
         let since = self.now.mono.saturating_sub(failed_for);
         let reports = self.osd.failures.entry(target).or_default();
-        let slot = reports.reporters.entry(reporter).or_insert(since);
-        *slot = (*slot).min(since);
+        let heard = self.now.mono;
+        let report = reports.reporters.entry(reporter).or_insert(Report { since, heard });
+        *report = Report { since: report.since.min(since), heard };
         let text = format!("osd.{target} reported failed by osd.{reporter}");
         self.log_own("cluster", crate::clog::DEBUG, text);
         self.check_failure(target);
@@ -90,7 +99,7 @@ impl MonCore {
         let needed = self.conf.uint("mon_osd_min_down_reporters") as usize;
         let Some(reports) = self.osd.failures.get_mut(&target) else { return false };
         reports.reporters.retain(|reporter, _| map.is_up(*reporter));
-        let failed_since = reports.reporters.values().max().copied();
+        let failed_since = reports.reporters.values().map(|report| report.since).max();
         let reporters: Vec<OsdId> = reports.reporters.keys().copied().collect();
         let Some(failed_since) = failed_since else { return false };
         let failed_for = self.now.mono.saturating_sub(failed_since);
@@ -118,14 +127,15 @@ impl MonCore {
         true
     }
 
-    /// Reports that have not sufficed for long are forgotten: somebody has failed to take his back, and the
-    /// next one of another would suffice with it (`OSDMonitor::is_failure_stale`).
+    /// Reports that have not sufficed and were not repeated for long are forgotten: somebody has failed to take his back,
+    /// and the next one of another would suffice with it (`OSDMonitor::is_failure_stale`).
     fn forget_stale_reports(&mut self, target: OsdId) {
         let grace = self.conf.duration("osd_heartbeat_grace");
         let stale = grace + self.conf.duration("osd_heartbeat_stale");
-        let Some(reports) = self.osd.failures.get(&target) else { return };
-        let since = reports.reporters.values().max();
-        if since.is_none_or(|since| self.now.mono.saturating_sub(*since) >= stale) {
+        let now = self.now.mono;
+        let Some(reports) = self.osd.failures.get_mut(&target) else { return };
+        reports.reporters.retain(|_, report| now.saturating_sub(report.heard) < stale);
+        if reports.reporters.is_empty() {
             self.osd.failures.remove(&target);
         }
     }

@@ -61,6 +61,15 @@ fn reports_of_failures_grow_old() {
     b.send(osds[0], &failure(2, FAILURE_FAILED, 30));
     b.pass(Duration::from_secs(1));
     assert!(b.map().is_down(2));
+    // How long an OSD has been silent is nothing against what is said of it now.
+    let mut b = Bench::new(fresh_kv());
+    let osds = b.three_osds();
+    b.send(osds[0], &failure(2, FAILURE_FAILED, 700));
+    b.pass(Duration::from_secs(3));
+    assert!(b.map().is_up(2));
+    b.send(osds[1], &failure(2, FAILURE_FAILED, 700));
+    b.pass(Duration::from_secs(1));
+    assert!(b.map().is_down(2));
 }
 
 /// A report that was written before its target came up again, under the addresses it had before, counted against the new

@@ -118,7 +118,7 @@ impl OpContext {
     /// osd_max_omap_bytes_per_request, and the second and later ones not beyond what an answer may
     /// hold: the client asks for the rest.
     pub(super) async fn omap_page(
-        &self,
+        &mut self,
         after: &[u8],
         prefix: &[u8],
         max_entries: u64,
@@ -130,7 +130,7 @@ impl OpContext {
         let store = self.pg.store().clone();
         let max = usize::try_from(max_entries.min(self.limits.omap_entries)).unwrap_or(PAGE_MAX);
         let max_bytes = usize::try_from(self.limits.omap_bytes).unwrap_or(usize::MAX);
-        let held = self.held + self.t.data_len() + PAGE_OVERHEAD;
+        let held = self.held + self.data_len() + PAGE_OVERHEAD;
         let room = usize::try_from(self.limits.held.saturating_sub(held)).unwrap_or(usize::MAX);
         let (mut from, mut is_after) = match prefix > after {
             true => (BString::from(prefix), false),

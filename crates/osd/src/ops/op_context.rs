@@ -166,6 +166,12 @@ impl OpContext {
         bytes
     }
 
+    /// Nothing is left of what the vector has done to the store's object.
+    pub(super) fn drop_changes(&mut self) {
+        self.t = Transaction::new();
+        self.counted = (0, 0);
+    }
+
     /// Whether a client sees an object here now.
     pub(super) fn is_visible(&self) -> bool {
         self.obs.is_visible()

@@ -46,7 +46,7 @@ impl OpContext {
             self.t.remove(&self.coll, &self.goid);
         } else {
             // Made by this very vector: nothing of it is left to be logged.
-            self.t = Transaction::new();
+            self.drop_changes();
             self.modify = false;
         }
         self.attr_changes.push(AttrChange::Clear);

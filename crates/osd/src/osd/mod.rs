@@ -190,9 +190,8 @@ pub struct Osd {
     pub(crate) boot_epoch: Cell<Epoch>,
     pub(crate) up_epoch: Cell<Epoch>,
     pub(crate) pgs: RefCell<BTreeMap<SpgId, pgs::Slot>>,
-    /// Collections without a PG, of copies whose removal was stopped because the PG came back, with
-    /// their bits: until it is made there.
-    leftovers: RefCell<BTreeMap<SpgId, u32>>,
+    /// Copies whose removal was stopped because the PG came back: until it is made in what is left.
+    leftovers: RefCell<BTreeMap<SpgId, Rc<Pg>>>,
     pub(crate) waiting_for_map: RefCell<BTreeMap<Epoch, VecDeque<dispatch::Parked>>>,
     map_queue: RefCell<VecDeque<messages::MOSDMap>>,
     map_task: Cell<bool>,

@@ -60,6 +60,8 @@ struct Birth {
     epoch: Epoch,
     history: PgHistory,
     past: PastIntervals,
+    /// Who has it made takes it for a copy that lacks nothing but what a log tells.
+    as_whole: bool,
 }
 
 impl Osd {
@@ -289,17 +291,16 @@ impl Osd {
         let pgid = pg.pgid();
         let removing = Removing { pg: pg.clone(), messages: Vec::new() };
         self.pgs.borrow_mut().insert(pgid, Slot::Removing(removing));
-        let generation = pg.begin_deletion();
         let (osd, pg) = (self.clone(), pg.clone());
         self.env.go(async move {
-            let ended = match pg.delete(generation).await {
+            let ended = match pg.delete().await {
                 Deleted::All => true,
                 Deleted::Stopped if osd.may_be_made_of(&pg) => {
-                    osd.leftovers.borrow_mut().insert(pgid, pg.collection_bits());
+                    osd.leftovers.borrow_mut().insert(pgid, pg.clone());
                     true
                 }
                 // It has split or gone since it came back.
-                Deleted::Stopped => osd.remove_collection(&CollId::Pg(pgid)).await.is_ok(),
+                Deleted::Stopped => pg.delete_rest().await,
                 Deleted::Failed => false,
             };
             if !ended && !osd.is_stopping() {
@@ -331,12 +332,13 @@ impl Osd {
             let extra = m.pg_extra.get(&pgid);
             let birth = match extra {
                 Some((history, past)) if history.epoch_created != 0 => {
-                    Birth { epoch: created, history: *history, past: past.clone() }
+                    Birth { epoch: created, history: *history, past: past.clone(), as_whole: true }
                 }
                 _ => Birth {
                     epoch: created,
                     history: new_history(created, stamp),
                     past: PastIntervals::default(),
+                    as_whole: true,
                 },
             };
             self.create(pgid, birth);
@@ -384,8 +386,13 @@ impl Osd {
         waiting: Waiting,
     ) {
         let newest = self.current_map();
+        let left = self.leftovers.borrow_mut().remove(&pgid);
         if !newest.pg_exists(pgid.pgid) {
-            // It has merged meanwhile; nothing of it was here.
+            // It has merged meanwhile; nothing of it that counts was here.
+            if let Some(left) = left {
+                let osd = self.clone();
+                self.env.go(async move { osd.remove_leftover(&left).await });
+            }
             return;
         }
         let after = maps.last().map_or(birth.epoch.saturating_sub(1), |m| m.epoch);
@@ -404,7 +411,6 @@ impl Osd {
             birth.history,
             birth.past.clone(),
         );
-        let left = self.leftovers.borrow_mut().remove(&pgid);
         if left.is_some() {
             // What is there counts for nothing.
             core.info.last_backfill = HObject::min();
@@ -416,8 +422,10 @@ impl Osd {
         let mut t = Transaction::new();
         match left {
             None => pg.make_collection(&mut t),
-            Some(bits) if bits == pg.collection_bits() => pg.make_meta(&mut t),
-            Some(_) => return self.make_anew(pgid, birth, maps, waiting),
+            Some(left) if !birth.as_whole && left.collection_bits() == pg.collection_bits() => {
+                pg.make_meta(&mut t);
+            }
+            Some(left) => return self.make_anew(left, birth, maps, waiting),
         }
         let committed = self.store.submit(t);
         let osd = self.clone();
@@ -434,25 +442,30 @@ impl Osd {
         }
     }
 
-    /// Makes a PG once what is left of a copy that was for more objects is gone.
+    /// Makes a PG once what is left of a copy that cannot be used is gone.
     fn make_anew(
         self: &Rc<Osd>,
-        pgid: SpgId,
+        left: Rc<Pg>,
         birth: Birth,
         maps: Vec<Rc<OsdMap>>,
         waiting: Waiting,
     ) {
+        let pgid = left.pgid();
         self.pgs.borrow_mut().insert(pgid, Slot::Starting(waiting));
         let osd = self.clone();
         self.env.go(async move {
-            if let Err(e) = osd.remove_collection(&CollId::Pg(pgid)).await {
-                return osd.fail(format!("cannot remove what is left of pg {pgid}: {e}"));
-            }
+            osd.remove_leftover(&left).await;
             let slot = osd.pgs.borrow_mut().remove(&pgid);
             if let Some(Slot::Starting(waiting)) = slot {
                 osd.make(pgid, birth, maps, waiting);
             }
         });
+    }
+
+    async fn remove_leftover(&self, left: &Pg) {
+        if !left.delete_rest().await && !self.is_stopping() {
+            self.fail(format!("cannot remove what is left of pg {}", left.pgid()));
+        }
     }
 
     /// Runs something with a PG: now, when it is made, or not at all (`false`) if it is not here.
@@ -479,10 +492,10 @@ impl Osd {
                 // None that counts is here: that is answered below.
                 PeerMessage::Query(..) if m.from.is_some() => {}
                 message => {
-                    if matches!(message, PeerMessage::Log(_) | PeerMessage::Notify(..)) {
-                        removing.pg.stop_deletion();
-                    }
                     if removing.messages.len() < REMOVING_MAX {
+                        if begins_anew(message) {
+                            removing.pg.stop_deletion();
+                        }
                         removing.messages.push((from, m));
                     }
                     return;
@@ -499,10 +512,8 @@ impl Osd {
                 _ => None,
             };
             if let Some((history, past)) = birth {
-                self.create(
-                    spgid,
-                    Birth { epoch: epoch.max(history.epoch_created), history, past },
-                );
+                let (epoch, as_whole) = (epoch.max(history.epoch_created), !begins_anew(&message));
+                self.create(spgid, Birth { epoch, history, past, as_whole });
             }
         }
         let is_absent = || self.pgs.borrow().get(&spgid).is_none_or(Slot::is_going);
@@ -536,7 +547,11 @@ impl Osd {
         query_epoch: Epoch,
         query: pg::peering::Query,
     ) {
-        let info = Box::new(Peering::absent_info(pgid));
+        let mut info = Box::new(Peering::absent_info(pgid));
+        if self.pgs.borrow().contains_key(&pgid) {
+            // What is left of a copy that goes is still there. It must not be filled by a log: what came so would go with it.
+            info.last_backfill = HObject::min();
+        }
         let message = match query {
             pg::peering::Query::Info => PeerMessage::Notify(info, Box::default()),
             _ => PeerMessage::Log(Box::new(pg::peering::LogMessage {
@@ -551,6 +566,16 @@ impl Osd {
         let from = PgShard::new(self.whoami, pgid.shard);
         let raw = wire::encode(pgid.pgid, from, to, epoch, query_epoch, message);
         self.send_osd(to.osd, raw);
+    }
+}
+
+/// Whether the message makes a copy that counts for nothing until it is backfilled, or the primary,
+/// who looks at what there is.
+fn begins_anew(message: &PeerMessage) -> bool {
+    match message {
+        PeerMessage::Log(log) => log.info.last_backfill.is_min(),
+        PeerMessage::Notify(..) => true,
+        _ => false,
     }
 }
 

@@ -112,6 +112,8 @@ pub struct Pg {
     splitting: Cell<bool>,
     /// The copy is being removed.
     pub(crate) deleting: Cell<bool>,
+    /// The PG came back while its copy was deleted.
+    deletion_stopped: Cell<bool>,
     /// The epoch in the store: maps from there on must be kept.
     written_epoch: Cell<Epoch>,
     /// The counts in the store that writes do not write each time.
@@ -181,6 +183,7 @@ impl Pg {
             states: RefCell::default(),
             splitting: Cell::new(false),
             deleting: Cell::new(false),
+            deletion_stopped: Cell::new(false),
             written_epoch: Cell::new(written_epoch),
             written_counts,
             stats_told: RefCell::default(),

@@ -81,15 +81,9 @@ impl Pg {
         }
     }
 
-    /// The copy goes: nothing else is done with it from now on. For [`Pg::delete`].
-    pub(crate) fn begin_deletion(&self) -> u64 {
-        self.deleting.set(true);
-        self.on_interval_change();
-        self.generation.get()
-    }
-
     /// The PG has come back: what is left of the copy stays.
     pub(crate) fn stop_deletion(&self) {
+        self.deletion_stopped.set(true);
         self.generation.set(self.generation.get() + 1);
     }
 
@@ -98,24 +92,28 @@ impl Pg {
         self.pgid.pgid.split_bits(self.pool().pg_num)
     }
 
-    /// Takes the copy away: objects, then the collection. `generation` is that of its beginning.
-    pub(crate) async fn delete(self: &Rc<Pg>, generation: u64) -> Deleted {
-        match self.delete_all(generation).await {
-            true => Deleted::All,
-            false if generation == self.generation.get() => Deleted::Failed,
-            // Without its info it is no copy: it is removed when the OSD starts, if nobody makes one of it.
-            false => {
-                let mut t = Transaction::new();
-                t.remove(&self.cid, &self.pgmeta);
-                match self.host.store().submit(t).await {
-                    Ok(()) => Deleted::Stopped,
-                    Err(_) => Deleted::Failed,
-                }
-            }
+    /// Takes the copy away: objects, then the collection.
+    pub(crate) async fn delete(self: &Rc<Pg>) -> Deleted {
+        self.deleting.set(true);
+        self.on_interval_change();
+        // It may have been stopped before it has begun.
+        if !self.deletion_stopped.get() && self.delete_all().await {
+            return Deleted::All;
+        }
+        if !self.deletion_stopped.get() {
+            return Deleted::Failed;
+        }
+        // Without its info it is no copy: it is removed when the OSD starts, if nobody makes one of it.
+        let mut t = Transaction::new();
+        t.remove(&self.cid, &self.pgmeta);
+        match self.host.store().submit(t).await {
+            Ok(()) => Deleted::Stopped,
+            Err(_) => Deleted::Failed,
         }
     }
 
-    async fn delete_all(self: &Rc<Pg>, generation: u64) -> bool {
+    async fn delete_all(self: &Rc<Pg>) -> bool {
+        let generation = self.generation.get();
         // What is left of it after a crash must not pass for a whole copy.
         let mut t = Transaction::new();
         {
@@ -132,6 +130,16 @@ impl Pg {
         }
         let mut t = Transaction::new();
         t.remove(&self.cid, &self.pgmeta);
+        t.rmcoll(&self.cid);
+        self.host.store().submit(t).await.is_ok()
+    }
+
+    /// Takes away what is left of a copy whose deletion was stopped.
+    pub(crate) async fn delete_rest(&self) -> bool {
+        if !self.remove_objects(&HObject::min(), self.generation.get()).await {
+            return false;
+        }
+        let mut t = Transaction::new();
         t.rmcoll(&self.cid);
         self.host.store().submit(t).await.is_ok()
     }
