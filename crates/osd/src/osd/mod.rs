@@ -546,6 +546,11 @@ impl Osd {
         self.pgs.borrow().values().filter_map(pgs::Slot::ready).collect()
     }
 
+    /// And those that are being removed.
+    pub(crate) fn all_copies(&self) -> Vec<Rc<Pg>> {
+        self.pgs.borrow().values().filter_map(pgs::Slot::copy).cloned().collect()
+    }
+
     pub(crate) fn set_state(&self, state: BootState) {
         if self.state.get() != state {
             tracing::info!("osd.{} is {}", self.whoami, state.name());

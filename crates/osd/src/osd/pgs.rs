@@ -49,6 +49,14 @@ impl Slot {
         }
     }
 
+    /// The copy that is here, though it may be going.
+    pub(super) fn copy(&self) -> Option<&Rc<Pg>> {
+        match self {
+            Slot::Ready(pg) | Slot::Removing(Removing { pg, .. }) => Some(pg),
+            Slot::Starting(_) => None,
+        }
+    }
+
     /// Whether its objects are being removed.
     pub(super) fn is_going(&self) -> bool {
         matches!(self, Slot::Removing(_))

@@ -106,7 +106,7 @@ impl Target for Osd {
     }
 
     fn pgs(&self) -> Vec<PgSummary> {
-        self.all_pgs().iter().map(|pg| summary(pg)).collect()
+        self.all_copies().iter().map(|pg| summary(pg)).collect()
     }
 
     fn pg_states(&self) -> Vec<(SpgId, &'static str, Vec<Piece>)> {
