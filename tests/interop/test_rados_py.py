@@ -734,6 +734,8 @@ class Snapshots(WithPool):
             finally:
                 self.assertEqual(lib.rados_ioctx_snap_remove(io, name), 0)
                 lib.rados_ioctx_destroy(io)
+                # The binding cannot list such a name: not before it knows that it is gone.
+                admin.wait_for_latest_osdmap()
 
     def test_deleted_objects_live_on_in_snapshots(self):
         io = self.ioctx
