@@ -625,11 +625,9 @@ fn a_write_that_reads_makes_no_clone_for_a_snapshot_that_has_gone() {
         let later = io.clone().with_snap_context(SnapContext { seq: snap, snaps: vec![snap] });
         let pgid = PgId::new(u64::try_from(io.pool_id()).unwrap(), 0);
         let acting = admin.osdmap().pg_to_up_acting(pgid).acting;
-        let between: Vec<[String; 2]> = acting[1..]
-            .iter()
-            .map(|shard| [acting[0], *shard].map(|osd| format!("osd.{osd}")))
-            .collect();
-        between.iter().for_each(|[primary, shard]| world.partition(primary, shard));
+        for shard in &acting[1..] {
+            world.partition(&format!("osd.{}", acting[0]), &format!("osd.{shard}"));
+        }
         let write = world.spawn({
             let later = later.clone();
             async move { later.write("o0", 100, Bytes::from_static(b"part")).await.unwrap() }

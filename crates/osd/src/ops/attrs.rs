@@ -140,8 +140,8 @@ impl OpContext {
         loop {
             // One entry more than wanted tells whether the next has the prefix too.
             let asked = (max - entries.len()).saturating_add(1);
-            // An object that this very vector creates has none that could be listed: `ENOENT`.
             let asked_bytes = PAGE_BYTES_MAX.min(max_bytes.min(room).saturating_sub(bytes)).max(1);
+            // An object that this very vector creates has none that could be listed: `ENOENT`.
             let page = store
                 .omap_range(&self.coll, &self.goid, &from, is_after, asked, asked_bytes)
                 .await

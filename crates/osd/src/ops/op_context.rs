@@ -6,7 +6,7 @@ use std::rc::Rc;
 use bstr::BString;
 use bytes::Bytes;
 use maps::PgPool;
-use store::{CollId, Op, StoreError, Transaction};
+use store::{CollId, StoreError, Transaction};
 use types::osd::{ObjectCleanRegions, ObjectStatSum, OsdOp, SnapSet};
 use types::{Errno, GhObject, HObject, IntervalSet, OsdReqId, SnapContext, UTime};
 
@@ -155,14 +155,9 @@ impl OpContext {
     /// Bytes of data in `t`. A request of 65535 writes asks after each of them: what has been counted is not
     /// counted again.
     pub(super) fn data_len(&mut self) -> u64 {
-        let (looked_at, mut bytes) = self.counted;
-        let all = self.t.ops();
-        for op in all.get(looked_at..).unwrap_or_default() {
-            if let Op::Write { data, .. } = op {
-                bytes += data.len() as u64;
-            }
-        }
-        self.counted = (all.len(), bytes);
+        let (looked_at, bytes) = self.counted;
+        let bytes = bytes + self.t.data_len_from(looked_at);
+        self.counted = (self.t.ops().len(), bytes);
         bytes
     }
 

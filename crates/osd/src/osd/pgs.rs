@@ -403,6 +403,12 @@ impl Osd {
             }
             return;
         }
+        let left = match left {
+            Some(left) if birth.as_whole || !self.may_be_made_of(&left) => {
+                return self.make_anew(left, birth, maps, waiting);
+            }
+            left => left,
+        };
         let after = maps.last().map_or(birth.epoch.saturating_sub(1), |m| m.epoch);
         maps.extend((after + 1..=newest.epoch).filter_map(|e| self.maps.cached(e)));
         if maps.last().is_none_or(|m| m.epoch < newest.epoch) {
@@ -417,7 +423,7 @@ impl Osd {
             pg::mapping_of(&first, pgid),
             first.epoch,
             birth.history,
-            birth.past.clone(),
+            birth.past,
         );
         if left.is_some() {
             // What is there counts for nothing.
@@ -430,10 +436,7 @@ impl Osd {
         let mut t = Transaction::new();
         match left {
             None => pg.make_collection(&mut t),
-            Some(left) if !birth.as_whole && left.collection_bits() == pg.collection_bits() => {
-                pg.make_meta(&mut t);
-            }
-            Some(left) => return self.make_anew(left, birth, maps, waiting),
+            Some(_) => pg.make_meta(&mut t),
         }
         let committed = self.store.submit(t);
         let osd = self.clone();

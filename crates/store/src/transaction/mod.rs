@@ -306,7 +306,7 @@ impl Transaction {
     /// The encoding, and where in it the data of the longest write is if that was copied there.
     fn encode_whole(&self) -> (BufferList, Option<DataPlace>) {
         const PAGE: usize = AlignedBuf::ALIGN;
-        let copied = self.data_lens().filter(|len| *len < PAGE).sum::<usize>();
+        let copied = self.data_lens(0).filter(|len| *len < PAGE).sum::<usize>();
         let mut w = Writer::with_capacity(copied + ROOM + ROOM * self.ops.len()).sharing_from(PAGE);
         let longest = self.encode_to(&mut w);
         let list = w.into_pieces().collect::<BufferList>();
@@ -333,12 +333,17 @@ impl Transaction {
 
     /// Bytes of object data in write operations.
     pub fn data_len(&self) -> u64 {
-        self.data_lens().map(|len| len as u64).sum()
+        self.data_len_from(0)
+    }
+
+    /// The same of the operations from that one on.
+    pub fn data_len_from(&self, first: usize) -> u64 {
+        self.data_lens(first).map(|len| len as u64).sum()
     }
 
     /// The same, of each write.
-    fn data_lens(&self) -> impl Iterator<Item = usize> {
-        self.ops.iter().filter_map(|op| match op {
+    fn data_lens(&self, first: usize) -> impl Iterator<Item = usize> {
+        self.ops.iter().skip(first).filter_map(|op| match op {
             Op::Write { data, .. } => Some(data.len()),
             _ => None,
         })
