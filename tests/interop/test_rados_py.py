@@ -726,6 +726,8 @@ class Snapshots(WithPool):
             self.assertEqual(lib.rados_ioctx_create(handle, b"snaps", ctypes.byref(io)), 0)
             self.assertEqual(lib.rados_ioctx_snap_create(io, name), 0)
             try:
+                # The other client made it: an OSD takes the next write under it once that write comes with its map.
+                admin.wait_for_latest_osdmap()
                 self.ioctx.write_full("o", b"second")
                 self.assertEqual(lib.rados_ioctx_snap_lookup(io, name, ctypes.byref(snap)), 0)
                 lib.rados_ioctx_snap_set_read(io, snap)
