@@ -194,10 +194,11 @@ fn what_was_copied_in_another_interval_is_not_degraded() {
 #[test]
 fn a_pg_that_comes_back_does_not_wait_for_its_copys_removal() {
     const OBJECTS: usize = 400;
+    const WHOLE_LOGS: &str = "osd_min_pg_log_entries = 3000\nosd_max_pg_log_entries = 3000\n";
     for seed in 36..44 {
         let world = World::new(seed);
         // What a log could fill is backfilled, too: what came by it went with the rest.
-        let options = if seed < 40 { SHORT_LOGS } else { "" }.to_owned();
+        let options = if seed < 40 { SHORT_LOGS } else { WHOLE_LOGS }.to_owned();
         let plan = Plan { size: 2, min_size: 1, options, ..Plan::default() };
         let cluster = Cluster::make(&world.control(), plan);
         world.run_until(async move {
