@@ -138,7 +138,8 @@ class Letters:
     def arg_w(self): return struct_of(self.bucket())
     def arg_d(self): return struct_of(self.string(b"", b"", b"a", b"b") + self.arg_c() + self.string(b"", b"", b"c"), 2)
     def arg_f(self): return struct_of(self.time())
-    def arg_a(self): return struct_of(self.time() + self.string(b"", b"", b"a", b"b") + struct_of(self.arg_z() + self.arg_z() + self.arg_z()))
+    # Without sums of earlier steps: 16.2 forgets them.
+    def arg_a(self): return struct_of(self.time() + self.string(b"", b"", b"a", b"b") + struct_of(bytes(24)))
 
 
 # Methods that write and those that read, with their arguments, by what object they know.

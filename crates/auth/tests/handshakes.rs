@@ -8,7 +8,7 @@ use auth::cephx::{
 };
 use auth::{
     AuthCapsInfo, AuthError, AuthTicket, CryptoKey, EntityAuth, KeyIncrement, KeyServer,
-    MonSecrets, ServiceTicketInfo, TicketBlob,
+    MonSecrets, ServiceSecrets, ServiceTicketInfo, TicketBlob,
 };
 use bytes::Bytes;
 use denc::{Denc, Writer};
@@ -193,6 +193,21 @@ fn wrong_keys_and_unknown_names_are_refused() {
     assert_eq!(authenticate(&mut liar, &keys, Some(1), true), Err(AuthError::BadProof));
     let mut nobody = CephxClient::new(name("client.x"), key(1));
     assert_eq!(authenticate(&mut nobody, &keys, Some(1), true), Err(AuthError::UnknownEntity));
+}
+
+/// An entity came into the cluster without a key, by `auth import` of a file in which its line was forgotten: whoever
+/// knew its name was let in, as an empty key seals nothing. With an empty key of `mon.` anybody was a monitor.
+#[test]
+fn an_empty_key_lets_nobody_in() {
+    let mut keys = server();
+    for (who, caps) in [("client.bare", ("osd", "allow *")), ("mon.", ("mon", "allow *"))] {
+        let auth = EntityAuth::new(CryptoKey::default(), [caps]);
+        keys.data.apply(&KeyIncrement::Add(name(who), auth)).unwrap();
+        let mut client = CephxClient::new(name(who), CryptoKey::default());
+        let denied = authenticate(&mut client, &keys, Some(4123), true);
+        assert_eq!(denied.unwrap_err(), AuthError::UnknownEntity);
+    }
+    assert_eq!(keys.own_secret(&name("mon.")), None);
 }
 
 #[test]

@@ -2,7 +2,8 @@
 //! (`src/cls/2pc_queue/` at v16.2).
 //!
 //! Reservations are in the head of the queue (class `queue`), or in an xattr where the head has no
-//! room. What each adds for the lengths of its entries stays counted when it ends, as in 16.2.
+//! room. What each adds for the lengths of its entries stays counted when it ends, until none is left; in 16.2 for
+//! ever, so that a queue is full after some millions of entries.
 
 use bytes::Bytes;
 use denc::Denc;
@@ -159,6 +160,9 @@ impl Reserved {
         self.xattr.retain(|(id, reservation)| keep(*id, reservation));
         self.xattr_changed |= self.xattr.len() != before;
         self.data.reserved_size = self.data.reserved_size.wrapping_sub(size);
+        if self.data.reservations.is_empty() && self.xattr.is_empty() {
+            self.data.reserved_size = 0;
+        }
         (size, count)
     }
 

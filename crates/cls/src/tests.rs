@@ -322,6 +322,39 @@ fn cmp_vals(
     cmpomap::CmpValsOp { mode, comparison, values, default_value: default }
 }
 
+/// The last step's buckets alone were the user's sums, as in 16.2: a quota of who has more than a thousand
+/// was checked against the rest of them.
+#[test]
+fn a_users_sums_are_made_anew_in_steps() {
+    let mut object = TestObject::default();
+    let entry = |n: u64| user::BucketEntry {
+        bucket: user::Bucket { name: format!("b{n}").into(), ..user::Bucket::default() },
+        size: 10,
+        count: 1,
+        ..user::BucketEntry::default()
+    };
+    let op = user::SetBucketsOp {
+        entries: (0..1001).map(entry).collect(),
+        add: true,
+        time: UTime::new(5, 0),
+    };
+    object.call("user", "set_buckets_info", &op).unwrap();
+    let mut op = user::ResetStats2Op { time: UTime::new(6, 0), ..user::ResetStats2Op::default() };
+    let mut steps = 0;
+    loop {
+        let reply = object.call("user", "reset_user_stats2", &op).unwrap();
+        let ret = user::ResetStats2Ret::from_bytes_exact(&reply).unwrap();
+        steps += 1;
+        if !ret.truncated {
+            break;
+        }
+        op = user::ResetStats2Op { marker: ret.marker, acc_stats: ret.acc_stats, ..op };
+    }
+    let reply = object.call("user", "get_header", &user::GetHeaderOp {}).unwrap();
+    let stats = user::GetHeaderRet::from_bytes(&reply).unwrap().header.stats;
+    assert_eq!((steps, stats.total_entries, stats.total_bytes), (2, 1001, 10_010));
+}
+
 #[test]
 fn cmpomap_changes_what_matches() {
     let number = |n: u64| n.to_bytes();

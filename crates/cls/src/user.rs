@@ -256,7 +256,7 @@ pub struct ResetStats2Op {
 pub struct ResetStats2Ret {
     /// Where to go on.
     pub marker: BString,
-    /// The sums of this step.
+    /// The sums up to here.
     pub acc_stats: Stats,
     /// Whether there is a next step.
     pub truncated: bool,
@@ -410,7 +410,8 @@ async fn reset_user_stats(ctx: &mut dyn ObjectContext, input: &Bytes) -> Result<
 
 async fn reset_user_stats2(ctx: &mut dyn ObjectContext, input: &Bytes) -> Result<Bytes, Errno> {
     let op: ResetStats2Op = argument(input)?;
-    let mut ret = ResetStats2Ret::default();
+    // 16.2 leaves out what the steps before have summed: the header then had the last step's buckets alone.
+    let mut ret = ResetStats2Ret { acc_stats: op.acc_stats, ..ResetStats2Ret::default() };
     let (last, more) = sum_step(ctx, &op.marker, &mut ret.acc_stats).await?;
     ret.truncated = more;
     ret.marker = last.unwrap_or_default();

@@ -141,6 +141,10 @@ pub(super) async fn list_special(
     max: u32,
     entries: &mut Vec<BiEntry>,
 ) -> Result<bool, Errno> {
+    // A page before has ended among the plain keys above, and all special ones were listed.
+    if key::is_plain(marker) && *marker > [key::SPECIAL] {
+        return Ok(false);
+    }
     let first: BString = match (kind, name.is_empty()) {
         (INSTANCE, true) => key::INSTANCE.into(),
         (INSTANCE, false) => key::instance_key(&ObjKey::of_name(name.clone())),

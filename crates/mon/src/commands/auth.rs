@@ -203,6 +203,9 @@ impl MonCore {
         if keyring.keys.values().any(|auth| auth.caps.is_empty()) {
             return fail(Errno::EINVAL, "auth import: no caps supplied");
         }
+        if let Some((name, _)) = keyring.keys.iter().find(|(_, auth)| auth.key.is_empty()) {
+            return fail(Errno::EINVAL, format!("auth import: {name} has no key in the keyring"));
+        }
         for (name, auth) in keyring.keys {
             self.auth_put(&name, auth);
         }
