@@ -595,6 +595,10 @@ fn keyrings_are_imported_as_ceph_does() {
         format!("[client.old]\n{key}\tcaps mon = \"allow bogus\"\n\tcaps xyz = \"allow *\"\n");
     let refused = import(&mut b, format!("{old}[client.bare]\n{key}"));
     assert_eq!(refused, (-22, "auth import: no caps supplied".into()));
+    // Not as Ceph, which takes an entity that nobody can be.
+    let refused = import(&mut b, format!("{old}[client.bare]\n\tcaps mon = \"allow r\"\n"));
+    let text = "auth import: client.bare has no key in the keyring";
+    assert_eq!(refused, (-22, text.into()));
     assert_eq!(b.command(admin, r#"{"prefix":"auth get","entity":"client.old"}"#).rc, -2);
     assert_eq!(import(&mut b, old.clone()), (0, "imported keyring".into()));
     assert_eq!(b.out(admin, r#"{"prefix":"auth get","entity":"client.old"}"#), old);
