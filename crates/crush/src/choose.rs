@@ -88,11 +88,33 @@ fn straw2(bucket: &Bucket, weights: &[u32], ids: &[i32], x: u32, r: u32) -> i32 
             continue;
         }
         let u = (hash3(x, *id as u32, r) & 0xffff) as u16;
-        // ln is at most 2^48, so the draw is negative; the division truncates toward zero.
-        let draw = (ln(u) as i64 - (1 << 48)) / i64::from(*weight);
+        // ln is at most 2^48, so the draw is negative; the division truncates toward zero. Ceph's takes the weight for an int
+        // (`generate_exponential_distribution`): one of 32,768 and more is negative there, and wins.
+        let draw = (ln(u) as i64 - (1 << 48)) / i64::from(*weight as i32);
         if draw > best.1 {
             best = (*item, draw);
         }
     }
     best.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Clients sent operations to other OSDs than the cluster took for a PG's: for them the weight is negative.
+    #[test]
+    fn a_weight_beyond_an_int_wins() {
+        let bucket = Bucket {
+            id: -1,
+            kind: 1,
+            hash: 0,
+            weight: 0,
+            items: vec![0, 1],
+            weights: Weights::Straw2(Vec::new()),
+        };
+        for x in 0..1000 {
+            assert_eq!(straw2(&bucket, &[0x10_0000, 0x9000_0000], &[0, 1], x, 0), 1);
+        }
+    }
 }

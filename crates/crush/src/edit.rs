@@ -88,9 +88,9 @@ pub fn is_valid_name(name: &str) -> bool {
 /// A weight in 16.16; `None` if negative, not a number or too large.
 pub fn fixed_weight(weight: f64) -> Option<u32> {
     let fixed = weight * 65536.0;
-    // Single precision first, as Ceph keeps weights from users.
+    // What is no int is refused, as in Ceph (`validate_weightf`): choosing takes it for one.
     let fixed = if fixed >= 0.0 { fixed } else { return None };
-    (fixed <= f64::from(u32::MAX)).then_some(fixed as u32)
+    (fixed <= f64::from(i32::MAX)).then_some(fixed as u32)
 }
 
 impl CrushMap {
@@ -103,6 +103,14 @@ impl CrushMap {
         let root = map.add_bucket(map.default_algorithm(), 11, &[]);
         map.names.insert(root, "default".to_owned());
         map
+    }
+
+    /// Counts devices anew, those in a bucket and those with a name: what is decoded or compiled says
+    /// more or fewer (`CrushWrapper::finalize` at v16.2).
+    pub(crate) fn count_devices(&mut self) {
+        let placed = self.each_bucket().flat_map(|bucket| &bucket.items).max();
+        let highest = placed.max(self.names.keys().next_back()).map_or(-1, |id| (*id).max(-1));
+        self.max_devices = highest.saturating_add(1);
     }
 
     /// The algorithm of new buckets: the best that the tunables allow.

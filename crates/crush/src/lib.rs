@@ -19,7 +19,7 @@ mod upmap;
 mod weight;
 mod wire;
 
-pub use check::Endless;
+pub use check::Unfit;
 pub use edit::{DEFAULT_TYPES, EditError, Location, fixed_weight, is_valid_name};
 pub use hash::{hash2, hash3, hash4};
 pub use map::*;

@@ -68,9 +68,9 @@ impl Denc for CrushMap {
         // Each slot takes at least four bytes, so the counts are bounded by the bytes left.
         let buckets = r.count(4)?;
         let rules = r.count(0)?;
-        let max_devices = r.i32()?;
-        let mut map =
-            CrushMap { max_devices, tunables: Tunables::argonaut(), ..Default::default() };
+        // Counted below.
+        let _max_devices = r.i32()?;
+        let mut map = CrushMap { tunables: Tunables::argonaut(), ..Default::default() };
         for slot in 0..buckets {
             map.buckets.push(decode_bucket(slot, r)?);
         }
@@ -81,6 +81,7 @@ impl Denc for CrushMap {
         map.names = r.get()?;
         map.rule_names = r.get()?;
         decode_tail(&mut map, r)?;
+        map.count_devices();
         Ok(map)
     }
 }

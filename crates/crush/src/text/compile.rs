@@ -170,8 +170,7 @@ impl CrushMap {
         if !compiler.saw_rule {
             map.rebuild_shadow_trees();
         }
-        let devices = map.each_bucket().flat_map(|b| &b.items).copied().max();
-        map.max_devices = devices.map_or(0, |highest| highest.max(-1) + 1);
+        map.count_devices();
         Ok(map)
     }
 }

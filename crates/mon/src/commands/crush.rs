@@ -1,5 +1,7 @@
 //! `osd crush ...`: changes to the tree and to its weights.
 
+use std::sync::Arc;
+
 use crush::{CrushMap, EditError, Location, fixed_weight};
 use denc::Denc;
 use maps::OsdMap;
@@ -137,6 +139,7 @@ impl MonCore {
                     }
                 }
                 if changed {
+                    self.check_clients_follow(&crush)?;
                     self.set_crush(&crush);
                 }
                 done()
@@ -167,13 +170,35 @@ impl MonCore {
                 );
             }
         }
+        if (0..).zip(&crush.rules).any(|(id, rule)| rule.as_ref().is_some_and(|r| r.ruleset != id))
+        {
+            let text = "crush maps with ruleset != ruleid are no longer allowed";
+            return fail(Errno::EINVAL, text);
+        }
         // All daemons and clients would follow it, and hang.
-        if let Err(endless) = crush.check_ends() {
-            return fail(Errno::EINVAL, format!("crushmap is refused: {endless}"));
+        if let Err(unfit) = crush.check() {
+            return fail(Errno::EINVAL, format!("crushmap is refused: {unfit}"));
         }
         check_rules(&map, &crush)?;
+        self.check_clients_follow(&crush)?;
         self.set_crush(&crush);
         say((map.crush_version + 1).to_string())
+    }
+
+    /// Refuses a CRUSH map that clients as old as the map allows cannot follow.
+    pub(super) fn check_clients_follow(&mut self, crush: &CrushMap) -> Result<(), Refusal> {
+        let mut map = (*self.next_map()).clone();
+        map.crush = Arc::new(crush.clone());
+        let (needed, allowed) = (map.min_compat_client(), map.require_min_compat_client);
+        if allowed == 0 || needed <= allowed {
+            return Ok(());
+        }
+        let name = maps::release::release_name;
+        let (needed, allowed) = (name(needed), name(allowed));
+        let text = format!(
+            "new crush map requires client version {needed} but require_min_compat_client is {allowed}"
+        );
+        fail(Errno::EINVAL, text)
     }
 
     /// An OSD argument with its id and its name in the CRUSH map.

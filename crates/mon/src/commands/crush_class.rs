@@ -58,14 +58,19 @@ impl MonCore {
             "osd crush tunables" => {
                 let profile = cmd.string("profile")?;
                 let mut crush = self.crush_to_change();
+                // Profiles named for a release leave how straws are computed as it is.
+                let straw_calc_version = crush.tunables.straw_calc_version;
+                let of_release = |tunables| Tunables { straw_calc_version, ..tunables };
                 crush.tunables = match profile.as_str() {
-                    "legacy" | "argonaut" => Tunables::argonaut(),
-                    "bobtail" => Tunables::bobtail(),
-                    "firefly" => Tunables::firefly(),
-                    "hammer" => Tunables::hammer(),
-                    "jewel" => Tunables::jewel(),
+                    "legacy" => Tunables::argonaut(),
+                    "argonaut" => of_release(Tunables::argonaut()),
+                    "bobtail" => of_release(Tunables::bobtail()),
+                    "firefly" => of_release(Tunables::firefly()),
+                    "hammer" => of_release(Tunables::hammer()),
+                    "jewel" => of_release(Tunables::jewel()),
                     _ => Tunables::fresh(),
                 };
+                self.check_clients_follow(&crush)?;
                 self.set_crush(&crush);
                 say(format!("adjusted tunables profile to {profile}"))
             }
@@ -95,6 +100,14 @@ impl MonCore {
             }
             "osd crush weight-set create" => {
                 let (id, _, pool) = self.weight_set_pool(cmd)?;
+                let required = self.next_map().require_min_compat_client;
+                if required != 0 && required < 12 {
+                    let required = maps::release::release_name(required);
+                    let text = format!(
+                        "require_min_compat_client {required} < luminous, which is required for per-pool weight-sets. Try 'ceph osd set-require-min-compat-client luminous' before using the new interface"
+                    );
+                    return fail(Errno::EPERM, text);
+                }
                 let positional = cmd.string("mode")? == "positional";
                 let mut crush = self.crush_to_change();
                 if crush.choose_args.contains_key(&id) {

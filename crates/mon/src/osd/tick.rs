@@ -25,10 +25,12 @@ impl MonCore {
 
     fn tick_out(&mut self) {
         let down: Vec<OsdId> = self.osd.down_since.keys().copied().collect();
-        let interval = self.conf.duration("mon_osd_down_out_interval");
-        if down.is_empty() || interval.is_zero() {
+        if down.is_empty() {
             return;
         }
+        let of_down = self.conf.duration("mon_osd_down_out_interval");
+        // One that was destroyed does not come back with its data.
+        let of_destroyed = self.conf.duration("mon_osd_destroyed_out_interval");
         let level = self.conf.str("mon_osd_down_out_subtree_limit");
         for osd in down {
             let map = self.next_map();
@@ -38,7 +40,8 @@ impl MonCore {
             }
             let Some(since) = self.osd.down_since.get(&osd).copied() else { continue };
             let down_for = self.now.mono.saturating_sub(since);
-            if down_for < interval || !self.can_mark_out(&map, osd) {
+            let interval = if map.is_destroyed(osd) { of_destroyed } else { of_down };
+            if interval.is_zero() || down_for < interval || !self.can_mark_out(&map, osd) {
                 continue;
             }
             if !level.is_empty() && self.subtree_is_down(&map, osd, &level) {

@@ -184,3 +184,19 @@ fn an_ended_run_does_not_say_how_full_an_osd_is() {
         assert_eq!(b.map().state(0) & state, expected);
     }
 }
+
+/// An OSD that was destroyed stayed in for as long as one that may come back, which may be for ever.
+#[test]
+fn a_destroyed_osd_goes_out_in_time() {
+    let mut b = Bench::with(fresh_kv(), "mon_osd_down_out_interval = 0\n");
+    let osds = b.three_osds();
+    for osd in [1, 2] {
+        b.send(osds[0], &failure(osd, FAILURE_FAILED | FAILURE_IMMEDIATE, 0));
+        b.pass(Duration::ZERO);
+    }
+    b.out(1, r#"{"prefix":"osd destroy-actual","id":2,"yes_i_really_mean_it":true}"#);
+    b.pass(Duration::from_secs(500));
+    assert!(!b.map().is_out(2));
+    b.pass(Duration::from_secs(200));
+    assert!(b.map().is_out(2) && !b.map().is_out(1));
+}

@@ -658,6 +658,11 @@ fn a_crush_map_whose_rules_fit_no_pool_is_refused() {
         set(|crush| rule(crush).kind = crush::RULE_ERASURE),
         refused("pool 1 type does not match rule 0")
     );
+    // By its ruleset a rule is found, and no other has that number.
+    assert_eq!(
+        set(|crush| rule(crush).ruleset = 1),
+        refused("crush maps with ruleset != ruleid are no longer allowed")
+    );
     assert_eq!(
         set(|crush| rule(crush).max_size = 2),
         refused("pool 1 size 3 does not fall within rule 0 min_size 1 and max_size 2")

@@ -335,6 +335,37 @@ fn a_crush_map_that_nobody_can_follow_is_refused() {
     assert_ne!(b.map().crush.tunables.choose_total_tries, 20_000);
 }
 
+/// Clients that were promised a map they can follow got one of a later release, and named profiles set how straws are
+/// computed back to what nobody wants.
+#[test]
+fn tunables_are_those_that_clients_follow() {
+    let mut b = Bench::new(fresh_kv());
+    b.three_osds();
+    b.out(1, r#"{"prefix":"osd pool create","pool":"p","pg_num":8}"#);
+    let tunables = |b: &mut Bench, profile: &str| {
+        let json = format!(r#"{{"prefix":"osd crush tunables","profile":"{profile}"}}"#);
+        let ack = b.command(1, &json);
+        (ack.rc, ack.outs)
+    };
+    let taken = |profile: &str| (0, format!("adjusted tunables profile to {profile}"));
+    for profile in ["jewel", "hammer", "firefly"] {
+        assert_eq!(tunables(&mut b, profile), taken(profile));
+        assert_eq!(b.map().crush.tunables.straw_calc_version, 1);
+    }
+    // Buckets of straw2 came with hammer.
+    let json = r#"{"prefix":"osd set-require-min-compat-client","version":"hammer","yes_i_really_mean_it":true}"#;
+    b.out(1, json);
+    let text =
+        "new crush map requires client version jewel but require_min_compat_client is hammer";
+    assert_eq!(tunables(&mut b, "jewel"), (-22, text.to_owned()));
+    assert_eq!(b.map().crush.tunables.chooseleaf_stable, 0);
+    let flat = r#"{"prefix":"osd crush weight-set create","pool":"p","mode":"flat"}"#;
+    let refused = b.command(1, flat);
+    assert_eq!(refused.rc, -1, "{}", refused.outs);
+    assert_eq!(tunables(&mut b, "legacy"), taken("legacy"));
+    assert_eq!(b.map().crush.tunables.straw_calc_version, 0);
+}
+
 /// A monitor whose leader was gone sent its clients' pool operations to the next one, and clients were
 /// told of errors: that what they had just made was there already.
 #[test]
