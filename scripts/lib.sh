@@ -11,6 +11,11 @@ need_packages() {
     read -ra missing <<<"$(missing_packages "$@")"
     [ ${#missing[@]} = 0 ] && return
     command -v apt-get >/dev/null || { echo "missing: ${missing[*]}; no apt-get here, install them by hand" >&2; exit 1; }
+    # Where root has a password, Debian installs no sudo.
+    [ "$(id -u)" = 0 ] || command -v sudo >/dev/null || {
+        echo "no sudo here: as root run apt-get install --no-install-recommends ${missing[*]}, then this again" >&2
+        exit 1
+    }
     echo "installing ${missing[*]}"
     as_root apt-get -qq update
     install_packages "${missing[@]}"

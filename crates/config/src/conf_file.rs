@@ -150,7 +150,7 @@ fn lines(text: &str) -> impl Iterator<Item = Line<'_>> {
             }
             (rest, next) = (after, next + 1);
             text.push_str(line.trim_end_matches('\n').trim_end_matches('\r'));
-            if !text.ends_with('\\') || text.trim_start().starts_with(['#', ';']) {
+            if !goes_on(&text) {
                 break;
             }
             text.pop();
@@ -158,6 +158,31 @@ fn lines(text: &str) -> impl Iterator<Item = Line<'_>> {
         let raw = &begin[..begin.len() - rest.len()];
         (!raw.is_empty()).then_some(Line { number, raw, text })
     })
+}
+
+/// Whether a line goes on in the next: by a backslash at its end that is not escaped, nor in a comment.
+fn goes_on(line: &str) -> bool {
+    let (mut value, mut quote) = (None, None);
+    let mut chars = line.char_indices();
+    while let Some((at, c)) = chars.next() {
+        match (c, quote) {
+            ('\\', _) => {
+                if chars.next().is_none() {
+                    return true;
+                }
+            }
+            (c, Some(q)) if c == q => quote = None,
+            (_, Some(_)) => {}
+            ('#' | ';', None) => return false,
+            ('=', None) if value.is_none() => value = Some(at + 1),
+            // A value is in quotes if it begins with one.
+            ('"' | '\'', None) if value.is_some_and(|from| line[from..at].trim().is_empty()) => {
+                quote = Some(c);
+            }
+            _ => {}
+        }
+    }
+    false
 }
 
 impl Line<'_> {
@@ -253,6 +278,15 @@ mod tests {
         assert_eq!(file.get("global", "mon_host"), Some("a,   b"));
         assert_eq!(file.get("osd.0", "osd_data"), Some("/d;e"));
         assert_eq!(file.get("osd.0", "k"), Some(""));
+    }
+
+    /// A backslash at the end of a comment, or one that is escaped, took the next setting away.
+    #[test]
+    fn lines_go_on_as_ceph_conf_has_it() {
+        let text = "[global]\na = 1 # see C:\\\nb = 2\nc = x\\\\\nd = \"p;\\\nq\" # \\\ne = 'it' \\\n\nf = 6\n";
+        let file = ConfFile::parse(text).unwrap();
+        let values = ["a", "b", "c", "d", "e", "f"].map(|name| file.get("global", name).unwrap());
+        assert_eq!(values, ["1", "2", "x\\", "p;q", "it", "6"]);
     }
 
     /// A setting was put in front of those that the file had, so that it had no effect.

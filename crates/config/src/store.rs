@@ -432,17 +432,15 @@ impl Config {
         while let Some(at) = rest.find('$').filter(|_| out.len() < EXPANDED_MAX) {
             out.push_str(&rest[..at]);
             let after = &rest[at + 1..];
+            let name_of = |text: &'_ str| -> usize {
+                text.find(|c: char| !c.is_ascii_lowercase() && c != '_').unwrap_or(text.len())
+            };
             let (name, next) = match after.strip_prefix('{') {
-                Some(inner) => match inner.split_once('}') {
-                    Some((name, next)) => (name, next),
-                    None => ("", after),
-                },
-                None => {
-                    let end = after
-                        .find(|c: char| !c.is_ascii_alphanumeric() && c != '_')
-                        .unwrap_or(after.len());
-                    after.split_at(end)
+                Some(inner) => {
+                    let (name, next) = inner.split_at(name_of(inner));
+                    next.strip_prefix('}').map_or(("", after), |next| (name, next))
                 }
+                None => after.split_at(name_of(after)),
             };
             match self.variable(name, depth) {
                 Some(value) => out.push_str(&value),
@@ -465,6 +463,18 @@ impl Config {
             "name" => self.name(),
             "host" => self.host.clone(),
             "pid" => self.pid.to_string(),
+            // Some number that no other of the process has.
+            "cctid" => (&raw const *self as usize).to_string(),
+            "home" => std::env::var("HOME").unwrap_or_default(),
+            "data_dir" => {
+                let data = match self.kind.as_str() {
+                    "osd" => "osd_data",
+                    "mon" => "mon_data",
+                    "mgr" => "mgr_data",
+                    _ => return None,
+                };
+                self.variable(data, depth)?
+            }
             _ => self.expand(&self.raw(option(name)?).1, depth + 1),
         })
     }
@@ -505,6 +515,24 @@ mod tests {
         assert_eq!(c.uint("osd_max_backfills"), 1);
         c.set("log_file", &"$log_file".repeat(10), Source::File).unwrap();
         assert!(c.str("log_file").len() < 2 * EXPANDED_MAX);
+    }
+
+    /// `$home` and `$data_dir` stayed as they are, so that a keyring there was not found, and names reached over digits. As
+    /// ceph-conf of 16.2 expands them.
+    #[test]
+    fn variables_are_those_of_ceph() {
+        let c = Config::new("osd", "3").with_identity("c", "vm", 7);
+        let expanded = |text: &str| {
+            c.set("log_file", text, Source::File).unwrap();
+            c.str("log_file")
+        };
+        assert_eq!(expanded("/var/log/$cluster2.log"), "/var/log/c2.log");
+        assert_eq!(expanded("${cluster}9/${type}/$id2$pid.x"), "c9/osd/327.x");
+        assert_eq!(expanded("$bogus $ {x} ${cluster2} ${id"), "$bogus $ {x} ${cluster2} ${id");
+        assert_eq!(expanded("$home"), std::env::var("HOME").unwrap_or_default());
+        c.set("osd_data", "/d/$name", Source::File).unwrap();
+        assert_eq!(expanded("$data_dir/keyring"), "/d/osd.3/keyring");
+        assert!(expanded("$cctid").parse::<usize>().is_ok());
     }
 
     /// What reads a float's option as a whole number found none, 0.
