@@ -2,9 +2,11 @@
 //! of its own; requests are timed from the call to its answer.
 
 mod load;
+mod meeting;
 mod report;
 
 use std::cell::Cell;
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::IsTerminal;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -19,6 +21,7 @@ use msgr::frame::DATA_MAX;
 use types::Errno;
 
 use self::load::{Progress, Tally, Target, run_job};
+use self::meeting::{Meeting, Member};
 use super::cli::{BenchArgs, BenchCommand, ClusterArgs, LoadArgs, Pattern};
 use super::connect::{connect, open, pool, said};
 use super::spec::{ImageSpec, bytes_text};
@@ -37,12 +40,23 @@ enum Place {
     Pool { pool: String, object_size: u64, prefix: String },
 }
 
+/// What one job alone is told.
+struct Job {
+    number: u64,
+    progress: Arc<Progress>,
+    /// Before the first request, and after the last.
+    begin: Member,
+    end: Member,
+}
+
 /// Runs the command.
 pub(crate) fn run(args: BenchArgs) -> Result<(), Failure> {
     let (place, load, engine) = match args.command {
         BenchCommand::Rbd { image, load } => (Place::Image(image), load, "rbd"),
         BenchCommand::Rados { pool, object_size, load } => {
-            let prefix = format!("benchmark_data_loligo_{}", std::process::id());
+            // In containers all have one process id.
+            let random = RandomState::new().build_hasher().finish();
+            let prefix = format!("benchmark_data_loligo_{}_{random:016x}", std::process::id());
             (Place::Pool { pool, object_size, prefix }, load, "rados")
         }
     };
@@ -59,12 +73,18 @@ pub(crate) fn run(args: BenchArgs) -> Result<(), Failure> {
     let progress = Arc::new(Progress::default());
     let over = Arc::new(AtomicBool::new(false));
     let bar = show(&load, &progress, &over);
+    let [begin, end] = [(); 2].map(|()| Meeting::of(load.numjobs.into()));
     let tallies: Vec<Result<Tally, Failure>> = std::thread::scope(|scope| {
         let jobs: Vec<_> = (0..u64::from(load.numjobs))
             .map(|number| {
                 let (cluster, place, load) = (args.cluster.clone(), place.clone(), load.clone());
-                let progress = progress.clone();
-                scope.spawn(move || job_thread(cluster, place, load, number, progress))
+                let job = Job {
+                    number,
+                    progress: progress.clone(),
+                    begin: begin.member(),
+                    end: end.member(),
+                };
+                scope.spawn(move || job_thread(cluster, place, load, job))
             })
             .collect();
         jobs.into_iter()
@@ -144,21 +164,18 @@ fn job_thread(
     cluster: ClusterArgs,
     place: Place,
     load: LoadArgs,
-    number: u64,
-    progress: Arc<Progress>,
+    job: Job,
 ) -> Result<Tally, Failure> {
     env::real::Runtime::new()?.block_on(|env: Env| async move {
         let work = async {
             let client = connect(&env, &cluster).await?;
             let result = match &place {
-                Place::Image(image) => {
-                    on_image(&env, &client, image, &load, number, progress).await
-                }
+                Place::Image(image) => on_image(&env, &client, image, &load, job).await,
                 Place::Pool { pool: name, object_size, prefix } => {
                     let io = pool(&client, name, "").await?;
-                    let prefix = format!("{prefix}.{number}");
+                    let prefix = format!("{prefix}.{}", job.number);
                     let objects = Objects { io, size: *object_size, prefix };
-                    objects.under_load(&env, &load, number, progress).await
+                    objects.under_load(&env, &load, job).await
                 }
             };
             client.shutdown();
@@ -221,8 +238,7 @@ async fn on_image(
     client: &Client,
     spec: &ImageSpec,
     load: &LoadArgs,
-    number: u64,
-    progress: Arc<Progress>,
+    job: Job,
 ) -> Result<Tally, Failure> {
     let told = told_to_end(env);
     let image = open(client, spec, reads_only(load)).await?;
@@ -239,9 +255,10 @@ async fn on_image(
             return Err(Failure::new(format!("{spec} {why}")));
         }
     };
-    let range = (number * blocks, blocks);
+    let range = (job.number * blocks, blocks);
     let target = Target::Image(image.clone());
-    let tally = run_job(env, target, load, range, number, progress, told.clone()).await;
+    job.begin.all(env, &told).await;
+    let tally = run_job(env, target, load, range, job.number, job.progress, told.clone()).await;
     image.close().await.map_err(|e| said(spec, e))?;
     if told.get() {
         return Err(Failure::new(format!("told to stop: {spec} is closed")));
@@ -260,13 +277,7 @@ struct Objects {
 
 impl Objects {
     /// The requests of one job. However it ends, told to stop too, the objects are removed.
-    async fn under_load(
-        self,
-        env: &Env,
-        load: &LoadArgs,
-        number: u64,
-        progress: Arc<Progress>,
-    ) -> Result<Tally, Failure> {
+    async fn under_load(self, env: &Env, load: &LoadArgs, job: Job) -> Result<Tally, Failure> {
         let size = load.size.unwrap_or(RADOS_SIZE).next_multiple_of(self.size);
         let names: Vec<String> =
             (0..size / self.size).map(|n| format!("{}.{n:x}", self.prefix)).collect();
@@ -282,9 +293,16 @@ impl Objects {
                 let (io, prefix) = (io.clone(), prefix.clone());
                 let target = Target::Objects { io, size: *object_size, prefix };
                 let range = (0, size / load.bs);
-                Ok(run_job(env, target, load, range, number, progress, told.clone()).await)
+                job.begin.all(env, &told).await;
+                let Job { number, progress, end, .. } = job;
+                let tally = run_job(env, target, load, range, number, progress, told.clone()).await;
+                end.all(env, &told).await;
+                Ok(tally)
             }
-            Err(e) => Err(e),
+            Err(e) => {
+                drop(job);
+                Err(e)
+            }
         };
         let removed = self.remove(&names).await;
         if told.get() {
