@@ -423,7 +423,7 @@ impl Chaos {
                 let odds = *rng.pick(&[0.001, 0.05]);
                 let faults = DiskFaults { write: odds, sync: odds, ..DiskFaults::default() };
                 diary::note(world, format!("disk of osd.{osd}: {faults:?}"));
-                self.inner.cluster.broken_disk(osd).set_faults(faults);
+                self.inner.cluster.disk(osd).set_faults(faults);
             }
             1 => {
                 let slowness = *rng.pick(&[10.0, 200.0, 2000.0]);

@@ -279,11 +279,10 @@ impl Begun {
     }
 
     /// A disk loses bits or misplaces writes while its OSD is in use: nobody may be told wrong
-    /// data. Then it is replaced, and gets everything from the others.
+    /// data, nor EIO, as the others have all of it. Then it is replaced, and gets everything from them.
     async fn a_disk_rots(&self, rng: &Rng, aimed: bool) {
         let osd = *rng.pick(&self.cluster.members());
         let seconds = Duration::from_secs;
-        self.load.allow_eio();
         let disk = self.cluster.broken_disk(osd);
         if aimed && rng.chance(0.4) {
             // Started anew, its store has nothing in memory.
@@ -319,7 +318,6 @@ impl Begun {
         self.cluster.replace_disk(osd);
         self.cluster.wait_until_reborn(&self.admin, osd, last_life).await;
         self.cluster.wait_until_mended(&self.admin, CLEAN).await;
-        self.load.forbid_eio();
         diary::note(&self.world, "all is clean again".to_owned());
     }
 }

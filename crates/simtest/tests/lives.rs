@@ -3,6 +3,7 @@
 
 mod answers;
 mod backfill;
+mod checks;
 mod cluster;
 mod copying;
 mod damaged_infos;
