@@ -572,6 +572,16 @@ impl Cluster {
         }
     }
 
+    /// Lets an OSD's process stand still until [`Cluster::thaw_osd`].
+    pub fn freeze_osd(&self, osd: u32) {
+        self.plan.process_of(osd).for_each(|osd| self.world.freeze(&host_of(osd)));
+    }
+
+    /// Lets it go on.
+    pub fn thaw_osd(&self, osd: u32) {
+        self.plan.process_of(osd).for_each(|osd| self.world.thaw(&host_of(osd)));
+    }
+
     /// The world has ended: what its OSDs hold is let go.
     pub(crate) fn abandon(&self) {
         for osd in std::mem::take(&mut *self.running.borrow_mut()).into_values() {

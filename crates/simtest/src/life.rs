@@ -75,6 +75,11 @@ fn osds_per_process(seed: u64) -> u32 {
     if rng.chance(0.25) { *rng.pick(&[2, 2, 3]) } else { 1 }
 }
 
+/// In one life of four processes stand still. Chosen apart, too.
+fn freezes(seed: u64) -> bool {
+    Rng::new(seed.rotate_left(32)).chance(0.25)
+}
+
 fn plan_of(rng: &Rng, settings: &Settings) -> Plan {
     let usual: &[u32] = if settings.erasure { &[3, 4, 5, 6] } else { &[3, 3, 3, 4, 5] };
     let osds = settings.osds.unwrap_or(*rng.pick(usual));
@@ -126,6 +131,9 @@ pub fn live(seed: u64, settings: &Settings) -> Life {
     let plan = Plan { osds_per_process, ..plan_of(&rng, settings) };
     tracing::info!("seed {seed}: {plan:?}");
     let mut mischief = Mischief::of(&rng, settings);
+    if settings.faults.is_none() && mischief.aim.is_none() && freezes(seed) {
+        mischief.faults.insert(Fault::Freeze);
+    }
     settings.cut.apply_to_mischief(&mut mischief);
     diary::kinds(&mischief.faults);
     for _ in 0..settings.cut.again {

@@ -8,6 +8,7 @@ mod cluster;
 mod copying;
 mod damaged_infos;
 mod extents;
+mod frozen;
 mod full;
 mod growth;
 mod images;
