@@ -208,13 +208,13 @@ pub(crate) struct SimArgs {
     /// OSDs that share a process [default: 1, in one life of four 2 or 3]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=16))]
     pub(crate) osds_per_process: Option<u32>,
-    /// What may go wrong: osd, power, mon, mgr, loss, partition, slow, disk, clock, admin, rot,
-    /// aimed (see --aim), or none; and what may be done: grow (more placement groups), shrink
+    /// What may go wrong: osd, power, mon, mgr, loss, partition, slow, disk, clock, freeze, admin,
+    /// rot, aimed (see --aim), or none; and what may be done: grow (more placement groups), shrink
     /// (and fewer), remove (OSDs), snaps (of the pool) [default: what may go wrong, and in one life
     /// of five what may be done]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub(crate) faults: Option<Vec<String>>,
-    /// Lives in which one thing is aimed at: unflushed, island, intervals, thin, resets
+    /// Lives in which one thing is aimed at: unflushed, island, frozen, intervals, thin, resets
     #[arg(long, value_name = "NAME")]
     pub(crate) aim: Option<String>,
     /// Short lives, as the test suite has them

@@ -8,6 +8,7 @@ use bytes::Bytes;
 use env::{AlignedBuf, BlockFile, LocalFuture, OpenBlock, Until};
 
 use crate::disk::Disk;
+use crate::image::Write;
 use crate::process::Process;
 use crate::trace::fold;
 
@@ -34,7 +35,8 @@ impl SimBlockFile {
             if image.locked_by.is_some() {
                 return Err(io::ErrorKind::WouldBlock.into());
             }
-            image.locked_by = Some(process.number);
+            image.settle(process.world.now());
+            image.open(process.number);
         }
         let len = image.len().max(options.create_len.unwrap_or(0));
         if len > image.len() {
@@ -89,7 +91,8 @@ impl BlockFile for SimBlockFile {
             let mut image = disk.image();
             let latency = image.model.read;
             let done = image.completion(world.now(), latency, len as u64);
-            (done, image.rng.chance(image.faults.read))
+            let odds = image.faults.read;
+            (done, image.fails(odds))
         };
         world.record("read", self.process.number.into(), offset ^ len as u64);
         Box::pin(async move {
@@ -133,15 +136,15 @@ impl BlockFile for SimBlockFile {
                 ),
             };
             let done = image.completion(world.now(), latency, len);
-            let fails = image.rng.chance(fault);
-            if !fails || image.rng.chance(0.5) {
-                let misdirect = image.faults.misdirect;
-                let place = match image.rng.chance(misdirect) {
-                    true => image.some_place(offset, len),
-                    false => offset,
-                };
-                image.begin_write(done, place, bufs, until == Until::Durable && !fails);
-            }
+            let fails = image.fails(fault);
+            let share = if fails { image.share_of_failed() } else { 1.0 };
+            let misdirect = image.faults.misdirect;
+            let offset = match image.rng.chance(misdirect) {
+                true => image.some_place(offset, len),
+                false => offset,
+            };
+            let durable = until == Until::Durable && !fails;
+            image.begin_write(done, Write { offset, bufs, durable, share });
             (done, fails)
         };
         Box::pin(async move {
@@ -161,7 +164,14 @@ impl BlockFile for SimBlockFile {
             image.settle(world.now());
             let latency = image.model.sync;
             let done = image.completion(world.now(), latency, 0);
-            (done, image.rng.chance(image.faults.sync), image.last_write())
+            let odds = image.faults.sync;
+            let fails = image.fails(odds);
+            if fails {
+                image.sync_has_failed();
+            } else {
+                image.begin_sync(done);
+            }
+            (done, fails, image.last_write())
         };
         world.record("sync", self.process.number.into(), last);
         Box::pin(async move {
@@ -169,9 +179,7 @@ impl BlockFile for SimBlockFile {
             if fails {
                 return Err(io::Error::from_raw_os_error(EIO));
             }
-            let mut image = disk.image();
-            image.settle(world.now());
-            image.sync(last);
+            disk.image().settle(world.now());
             Ok(())
         })
     }

@@ -44,9 +44,9 @@ impl Default for DiskModel {
 pub struct DiskFaults {
     /// Of a read.
     pub read: f64,
-    /// Of a write, which may then have taken effect or not.
+    /// Of a write, which may then have taken effect or not, or some of its sectors have.
     pub write: f64,
-    /// Of a sync, which then has synced nothing.
+    /// Of a sync, which then has synced nothing; what it was to sync may be lost.
     pub sync: f64,
     /// Probability that a write is reported done and has gone to another place, where something
     /// was written before.
@@ -82,6 +82,11 @@ impl Disk {
     /// Changes what fails from now on.
     pub fn set_faults(&self, faults: DiskFaults) {
         self.image().faults = faults;
+    }
+
+    /// How many operations have failed with EIO.
+    pub fn errors(&self) -> u64 {
+        self.image().errors
     }
 
     /// What reads see now: zeros beyond the end.

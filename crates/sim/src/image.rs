@@ -2,7 +2,8 @@
 //!
 //! Pages hold what reads see. Beside them stands an undo record for every 512-byte sector changed
 //! since it was last synced: its earlier contents, oldest first. A sync forgets the records of
-//! the writes it covers. At a power loss each recorded sector gets one of its contents back, so
+//! the writes it covers. A sync that fails has often lost them: whoever opens the file next finds what
+//! a power loss would have left. At a power loss each recorded sector gets one of its contents back, so
 //! that unsynced writes are lost, torn at sector bounds and reordered among each other, while a
 //! sector itself never mixes old and new.
 
@@ -17,7 +18,8 @@ use crate::trace::fold;
 
 const PAGE: usize = 4096;
 const SECTOR: usize = 512;
-/// Earlier contents remembered per sector; beyond it the second oldest is forgotten.
+/// Earlier contents remembered per sector; beyond it one is forgotten, but not the oldest, which alone is
+/// known to be on the medium, nor what a sync that is under way makes so.
 const VERSIONS_MAX: usize = 4;
 
 /// What a power loss does to unsynced writes.
@@ -41,13 +43,23 @@ struct Earlier {
     contents: Option<Box<Sector>>,
 }
 
-/// A write that has begun: it takes effect at its time.
+/// What has begun, and takes effect at its time.
 #[derive(Debug)]
-struct InFlight {
-    offset: u64,
-    bufs: Vec<Bytes>,
+enum InFlight {
+    Write(Write),
+    /// Of all writes up to this one.
+    Sync(u64),
+}
+
+/// A write that has begun.
+#[derive(Debug)]
+pub(crate) struct Write {
+    pub(crate) offset: u64,
+    pub(crate) bufs: Vec<Bytes>,
     /// Whether it is durable once it has taken effect.
-    durable: bool,
+    pub(crate) durable: bool,
+    /// The share of its sectors that takes effect at all.
+    pub(crate) share: f64,
 }
 
 /// See the file's head.
@@ -61,6 +73,10 @@ pub(crate) struct Image {
     writes: u64,
     in_flight: BTreeMap<(Duration, u64), InFlight>,
     begun: u64,
+    /// A sync has failed, and what was not synced is gone from where it was kept.
+    has_lost: bool,
+    /// Operations that have failed.
+    pub(crate) errors: u64,
     /// When the transfers asked for so far have ended.
     busy_until: Duration,
     /// The process that has the file open for writing.
@@ -81,6 +97,8 @@ impl Image {
             writes: 0,
             in_flight: BTreeMap::new(),
             begun: 0,
+            has_lost: false,
+            errors: 0,
             busy_until: Duration::ZERO,
             locked_by: None,
             model,
@@ -120,42 +138,90 @@ impl Image {
         self.busy_until + latency.mul_f64(self.model.slowness)
     }
 
-    /// Begins a write that takes effect, and is `durable`, at `done`.
-    pub(crate) fn begin_write(
-        &mut self,
-        done: Duration,
-        offset: u64,
-        bufs: Vec<Bytes>,
-        durable: bool,
-    ) {
-        self.begun += 1;
-        let write = InFlight { offset, bufs, durable };
-        self.in_flight.insert((done, self.begun), write);
+    /// Whether an operation with this probability of failing does.
+    pub(crate) fn fails(&mut self, probability: f64) -> bool {
+        let fails = self.rng.chance(probability);
+        self.errors += u64::from(fails);
+        fails
     }
 
-    /// Lets the writes in flight take effect whose time has come.
+    /// The share of a failed write's sectors that takes effect.
+    pub(crate) fn share_of_failed(&self) -> f64 {
+        *self.rng.pick(&[0.0, 0.5, 1.0])
+    }
+
+    /// Begins a write that takes effect, and is durable if it is to be so, at `done`.
+    pub(crate) fn begin_write(&mut self, done: Duration, write: Write) {
+        self.begin(done, InFlight::Write(write));
+    }
+
+    /// Begins a sync of the writes that have taken effect; it has done so at `done`.
+    pub(crate) fn begin_sync(&mut self, done: Duration) {
+        self.begin(done, InFlight::Sync(self.writes));
+    }
+
+    fn begin(&mut self, done: Duration, what: InFlight) {
+        self.begun += 1;
+        self.in_flight.insert((done, self.begun), what);
+    }
+
+    /// A sync has failed: what it was to make durable may be gone, though reads still see it.
+    pub(crate) fn sync_has_failed(&mut self) {
+        self.has_lost |= self.rng.chance(0.5);
+    }
+
+    /// Somebody opens the file for writing, and finds what is there.
+    pub(crate) fn open(&mut self, process: u32) {
+        self.locked_by = Some(process);
+        if std::mem::take(&mut self.has_lost) {
+            self.tear(Unsynced::Torn);
+        }
+    }
+
+    /// Lets what is in flight take effect whose time has come.
     pub(crate) fn settle(&mut self, now: Duration) {
         while let Some(entry) = self.in_flight.first_entry() {
             if entry.key().0 > now {
                 return;
             }
-            let write = entry.remove();
-            let (from, durable) = (write.offset, write.durable);
-            let to = self.apply(write);
-            if durable {
-                self.sync_range(from, to);
+            match entry.remove() {
+                InFlight::Write(write) => {
+                    let (from, durable) = (write.offset, write.durable);
+                    let to = self.apply(write);
+                    if durable {
+                        self.sync_range(from, to);
+                    }
+                }
+                InFlight::Sync(last_write) => self.sync(last_write),
             }
         }
     }
 
     /// Lets a write take effect; where it ends.
-    fn apply(&mut self, write: InFlight) -> u64 {
+    fn apply(&mut self, write: Write) -> u64 {
         let mut offset = write.offset;
         for buf in write.bufs {
-            self.write(offset, &buf);
+            self.write_share(write.share, offset, &buf);
             offset += buf.len() as u64;
         }
         offset
+    }
+
+    /// Changes so many of the sectors that a write is for, by chance.
+    pub(crate) fn write_share(&mut self, share: f64, offset: u64, data: &[u8]) {
+        if share >= 1.0 {
+            return self.write(offset, data);
+        }
+        let mut at = offset;
+        let mut rest = data;
+        while !rest.is_empty() {
+            let step = rest.len().min(SECTOR - (at % SECTOR as u64) as usize);
+            if self.rng.chance(share) {
+                self.write(at, &rest[..step]);
+            }
+            rest = &rest[step..];
+            at += step as u64;
+        }
     }
 
     /// Makes what whole sectors hold durable.
@@ -200,8 +266,16 @@ impl Image {
         let versions = self.undo.entry(sector).or_default();
         versions.push(Earlier { write: self.writes, contents });
         if versions.len() > VERSIONS_MAX {
-            // The oldest, which alone is known to be on the medium, stays.
-            versions.remove(1);
+            let is_awaited = |earlier: &[Earlier]| {
+                let covers = earlier[0].write..earlier[1].write;
+                self.in_flight
+                    .values()
+                    .any(|w| matches!(w, InFlight::Sync(w) if covers.contains(w)))
+            };
+            let spare = versions.windows(2).position(|pair| !is_awaited(pair));
+            if let Some(spare) = spare {
+                versions.remove(spare + 1);
+            }
         }
         let page = self.pages.entry(sector / IN_PAGE).or_insert_with(|| Box::new([0; PAGE]));
         page[start + within..start + within + part.len()].copy_from_slice(part);
@@ -280,8 +354,10 @@ impl Image {
         self.settle(now);
         self.locked_by = None;
         self.busy_until = now;
-        for write in std::mem::take(&mut self.in_flight).into_values() {
-            if self.rng.chance(0.5) {
+        for begun in std::mem::take(&mut self.in_flight).into_values() {
+            if let InFlight::Write(write) = begun
+                && self.rng.chance(0.5)
+            {
                 self.apply(write);
             }
         }
@@ -290,6 +366,16 @@ impl Image {
             // finds them still unsynced.
             return;
         }
+        self.has_lost = false;
+        self.tear(unsynced);
+        if unsynced == Unsynced::Lost || self.rng.chance(0.5) {
+            self.len = self.len_synced;
+        }
+        self.len_synced = self.len;
+    }
+
+    /// What is not synced is lost, or some of it.
+    fn tear(&mut self, unsynced: Unsynced) {
         let survival = *self.rng.pick(&[0.05, 0.5, 0.95]);
         for (sector, mut versions) in std::mem::take(&mut self.undo) {
             let chosen = match unsynced {
@@ -299,10 +385,6 @@ impl Image {
             };
             self.restore(sector, versions.swap_remove(chosen).contents);
         }
-        if unsynced == Unsynced::Lost || self.rng.chance(0.5) {
-            self.len = self.len_synced;
-        }
-        self.len_synced = self.len;
     }
 
     fn restore(&mut self, sector: u64, contents: Option<Box<Sector>>) {

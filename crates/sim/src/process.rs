@@ -1,11 +1,13 @@
 //! A running process of a host: the simulated driver behind its [`env::Env`].
 
-use std::cell::Cell;
-use std::future::ready;
+use std::cell::{Cell, RefCell};
+use std::future::{Future, ready};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
+use std::pin::Pin;
 use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use env::sync::Notify;
@@ -40,6 +42,10 @@ pub(crate) struct Process {
     pub(crate) wall_skew_nanos: Cell<i64>,
     pub(crate) asked_to_end: Cell<bool>,
     pub(crate) asked: Notify,
+    /// It stands still: none of its tasks is polled.
+    pub(crate) frozen: Cell<bool>,
+    /// Of its tasks that would have been, in the order in which they were woken.
+    pub(crate) held_up: RefCell<Vec<Waker>>,
     /// What it shares with other daemons of its process.
     pub(crate) within: Option<Within>,
 }
@@ -150,6 +156,24 @@ fn join(
     Ok(Rc::new(SimStream::new(connection, 0)))
 }
 
+/// A task of a process, which goes on only while that does.
+struct Task {
+    process: Rc<Process>,
+    task: LocalFuture<()>,
+}
+
+impl Future for Task {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        if self.process.frozen.get() {
+            self.process.held_up.borrow_mut().push(cx.waker().clone());
+            return Poll::Pending;
+        }
+        self.task.as_mut().poll(cx)
+    }
+}
+
 /// What a simulated process is given; a handle, so that its calls can hold the process.
 pub(crate) struct ProcessDriver(pub(crate) Rc<Process>);
 
@@ -171,7 +195,8 @@ impl Driver for ProcessDriver {
 
     fn spawn(&self, task: LocalFuture<()>) {
         if self.0.alive.get() {
-            self.0.world.executor.spawn(self.0.number, task);
+            let task = Task { process: self.0.clone(), task };
+            self.0.world.executor.spawn(self.0.number, Box::pin(task));
         }
     }
 

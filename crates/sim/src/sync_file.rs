@@ -22,7 +22,7 @@ impl SimSyncFile {
         if image.locked_by.is_some() {
             return Err(io::ErrorKind::WouldBlock.into());
         }
-        image.locked_by = Some(process);
+        image.open(process);
         drop(image);
         Ok(SimSyncFile { disk, process })
     }
@@ -37,11 +37,8 @@ impl SimSyncFile {
     }
 }
 
-fn fails(image: &crate::image::Image, probability: f64) -> io::Result<()> {
-    if image.rng.chance(probability) {
-        return Err(io::Error::from_raw_os_error(EIO));
-    }
-    Ok(())
+fn eio() -> io::Error {
+    io::Error::from_raw_os_error(EIO)
 }
 
 impl SyncFile for SimSyncFile {
@@ -50,8 +47,11 @@ impl SyncFile for SimSyncFile {
     }
 
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
-        let image = self.image()?;
-        fails(&image, image.faults.read)?;
+        let mut image = self.image()?;
+        let odds = image.faults.read;
+        if image.fails(odds) {
+            return Err(eio());
+        }
         if offset + buf.len() as u64 > image.len() {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
@@ -61,7 +61,12 @@ impl SyncFile for SimSyncFile {
 
     fn write_at(&self, offset: u64, data: &[u8]) -> io::Result<()> {
         let mut image = self.image()?;
-        fails(&image, image.faults.write)?;
+        let odds = image.faults.write;
+        if image.fails(odds) {
+            let share = image.share_of_failed();
+            image.write_share(share, offset, data);
+            return Err(eio());
+        }
         image.write(offset, data);
         Ok(())
     }
@@ -73,7 +78,11 @@ impl SyncFile for SimSyncFile {
 
     fn sync(&self) -> io::Result<()> {
         let mut image = self.image()?;
-        fails(&image, image.faults.sync)?;
+        let odds = image.faults.sync;
+        if image.fails(odds) {
+            image.sync_has_failed();
+            return Err(eio());
+        }
         let last = image.last_write();
         image.sync(last);
         Ok(())

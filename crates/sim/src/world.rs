@@ -270,6 +270,8 @@ impl Control {
             wall_skew_nanos: Cell::new(host.wall_skew_nanos),
             asked_to_end: Cell::new(false),
             asked: Notify::default(),
+            frozen: Cell::new(false),
+            held_up: RefCell::default(),
             within,
         });
         host.process = Some(process.clone());
@@ -361,6 +363,27 @@ impl Control {
             self.0.record("terminate", process.number.into(), 0);
             process.asked_to_end.set(true);
             process.asked.notify_all();
+        }
+    }
+
+    /// Lets a host's process stand still, as one that is stopped, swapped out or on a virtual machine that
+    /// is paused: it does nothing, its connections stay, and what comes and the timers that end wait. What
+    /// its disks were given goes on. No effect if none runs.
+    pub fn freeze(&self, name: &str) {
+        let index = self.0.host(name);
+        if let Some(process) = &self.0.hosts.borrow()[index].process {
+            self.0.record("freeze", process.number.into(), 0);
+            process.frozen.set(true);
+        }
+    }
+
+    /// Lets it go on, first with what came first.
+    pub fn thaw(&self, name: &str) {
+        let index = self.0.host(name);
+        let process = self.0.hosts.borrow()[index].process.clone();
+        if let Some(process) = process.filter(|process| process.frozen.replace(false)) {
+            self.0.record("thaw", process.number.into(), 0);
+            std::mem::take(&mut *process.held_up.borrow_mut()).into_iter().for_each(Waker::wake);
         }
     }
 

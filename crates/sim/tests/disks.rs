@@ -263,3 +263,78 @@ fn what_a_killed_process_lets_go_of_writes_nothing() {
     file.read_at(0, &mut found).unwrap();
     assert_eq!(found, [1; 512]);
 }
+
+/// A later sync made durable what a failed one had not, whoever asked for it: on a real host what could not be written
+/// is gone from the cache, and nobody else is told.
+#[test]
+fn what_a_failed_sync_was_for_may_be_gone_at_the_next_start() {
+    let found: Vec<Vec<u8>> = (0..40)
+        .map(|seed| {
+            let world = World::new(seed);
+            let env = world.node("osd.0");
+            let file = open(&env);
+            let disk = world.disk("osd.0", "/dev/data");
+            world.run_until(async move {
+                file.write_at(0, block(1)).await.unwrap();
+                file.sync().await.unwrap();
+                file.write_at(0, block(2)).await.unwrap();
+                disk.set_faults(DiskFaults { sync: 1.0, ..DiskFaults::default() });
+                assert!(file.sync().await.is_err());
+                disk.set_faults(DiskFaults::default());
+                assert_eq!(*file.read_at(0, 4096).await.unwrap(), [2; 4096]);
+            });
+            world.kill("osd.0", Kill::PROCESS);
+            let file = open(&world.node("osd.0"));
+            world.run_until(async move {
+                let found = file.read_at(0, 4096).await.unwrap().to_vec();
+                file.sync().await.unwrap();
+                found
+            })
+        })
+        .collect();
+    let is_kept = |contents: &&Vec<u8>| contents.iter().all(|b| *b == 2);
+    let is_torn = |contents: &&Vec<u8>| contents.contains(&1) && contents.contains(&2);
+    assert!(found.iter().filter(is_kept).count() > 5);
+    assert!(found.iter().filter(is_torn).count() > 5);
+}
+
+/// A write that failed had taken effect as a whole or not at all.
+#[test]
+fn some_sectors_of_a_failed_write_may_be_written() {
+    let torn = (0..40).filter(|seed| {
+        let world = World::new(*seed);
+        let file = open(&world.node("osd.0"));
+        let disk = world.disk("osd.0", "/dev/data");
+        disk.set_faults(DiskFaults { write: 1.0, ..DiskFaults::default() });
+        world.run_until(async move { assert!(file.write_at(0, block(1)).await.is_err()) });
+        assert_eq!(disk.errors(), 1);
+        let contents = disk.peek(0, 4096);
+        assert!(contents.chunks(512).all(|sector| sector.iter().all(|b| *b == sector[0])));
+        contents.iter().any(|b| *b != contents[0])
+    });
+    assert!(torn.count() > 5);
+}
+
+/// A sector changed often while a sync was under way was newer after a power loss than what was synced.
+#[test]
+fn what_a_sync_under_way_covers_is_not_forgotten() {
+    let world = World::new(7);
+    let env = world.node("osd.0");
+    let disk = {
+        let file = open(&env);
+        let disk = world.disk("osd.0", "/dev/data");
+        let slow = sim::DiskModel { sync: Duration::from_secs(1), ..disk.model() };
+        disk.set_model(slow);
+        world.run_until(async move {
+            file.write_at(0, block(1)).await.unwrap();
+            let sync = file.sync();
+            for byte in 2..20 {
+                file.write_at(0, block(byte)).await.unwrap();
+            }
+            sync.await.unwrap();
+        });
+        disk
+    };
+    world.kill("osd.0", power(Unsynced::Lost));
+    assert_eq!(disk.peek(0, 4096), [1; 4096]);
+}

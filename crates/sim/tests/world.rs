@@ -166,3 +166,60 @@ fn what_can_never_end_is_told_with_its_seed() {
     let message = *outcome.unwrap_err().downcast::<String>().unwrap();
     assert!(message.contains("deadlock") && message.contains("4711"), "{message}");
 }
+
+/// No process was ever late: whatever stops a real one (a signal, swapping, the pause of a virtual machine) did not happen.
+#[test]
+fn a_process_that_stands_still_does_nothing_until_it_goes_on() {
+    let world = World::new(9);
+    let control = world.control();
+    let addr = SocketAddr::new(world.ip("server"), 6800);
+    let server = world.node("server");
+    let listener = server.listen(addr).unwrap();
+    let (ticks, last) = (Rc::new(Cell::new(0)), Rc::new(Cell::new(Duration::ZERO)));
+    server.clone().go({
+        let (ticks, control, server) = (ticks.clone(), control.clone(), server.clone());
+        async move {
+            loop {
+                server.sleep(SECOND).await;
+                ticks.set(ticks.get() + 1);
+                assert!(!(3..60).contains(&control.now().as_secs()), "it stands still");
+            }
+        }
+    });
+    server.clone().go(async move {
+        let stream = listener.accept().await.unwrap();
+        loop {
+            let (got, buf) = stream.recv(BytesMut::with_capacity(16)).await;
+            if got.unwrap_or(0) == 0 || stream.send(vec![buf.freeze()]).await.is_err() {
+                return;
+            }
+        }
+    });
+    let client = world.node("client");
+    client.clone().go({
+        let (control, last) = (control.clone(), last.clone());
+        async move {
+            let stream = client.connect(addr).await.unwrap();
+            loop {
+                stream.send(vec!["ping".into()]).await.unwrap();
+                let (got, _) = stream.recv(BytesMut::with_capacity(16)).await;
+                assert_eq!(got.unwrap(), 4, "its connections stay");
+                last.set(control.now());
+                client.sleep(SECOND / 10).await;
+            }
+        }
+    });
+    world.run_for(SECOND * 5 / 2);
+    assert_eq!(ticks.get(), 2);
+    control.freeze("server");
+    world.run_for(SECOND * 60 - SECOND * 5 / 2);
+    assert!(last.get() < SECOND * 3);
+    assert_eq!(ticks.get(), 2);
+    control.thaw("server");
+    world.run_for(SECOND * 5 / 2);
+    assert_eq!(ticks.get(), 5, "its timer ended long ago, and was set anew");
+    assert!(last.get() > SECOND * 62);
+    control.freeze("server");
+    world.kill("server", Kill::PROCESS);
+    assert!(!world.is_running("server"));
+}

@@ -5,6 +5,7 @@
 //! unflushed  some disks are slow, what they were given is in flight; the power goes; who kept most comes back last,
 //!            or a primary serves what the others have in flight, and falls with them
 //! island     an OSD and clients who read from it hear nobody else; its place is taken and written to
+//! frozen     the same, but that the OSD stands still instead, and goes on when it is heard by others, too
 //! intervals  many map changes without a death, while messages of each pair of hosts are late by its own measure;
 //!            or two lead in turn, and what one of them and a third say to each other is late
 //! thin       as many OSDs as may fall at once, and one more
@@ -30,6 +31,8 @@ pub enum Aim {
     Unflushed,
     /// Leases.
     Island,
+    /// Leases that end while nobody looks.
+    Frozen,
     /// Messages of an earlier interval.
     Intervals,
     /// min_size.
@@ -39,9 +42,10 @@ pub enum Aim {
 }
 
 /// All of them with their names.
-const AIMS: [(Aim, &str); 5] = [
+const AIMS: [(Aim, &str); 6] = [
     (Aim::Unflushed, "unflushed"),
     (Aim::Island, "island"),
+    (Aim::Frozen, "frozen"),
     (Aim::Intervals, "intervals"),
     (Aim::Thin, "thin"),
     (Aim::Resets, "resets"),
@@ -90,7 +94,8 @@ impl Scene<'_> {
         match self.mischief.aim.unwrap_or_else(|| Aim::of(self.rng)) {
             Aim::Unflushed if self.rng.chance(0.4) => self.promised().await,
             Aim::Unflushed => self.unflushed().await,
-            Aim::Island => self.island().await,
+            Aim::Island => self.island(false).await,
+            Aim::Frozen => self.island(true).await,
             Aim::Intervals if self.rng.chance(0.6) => self.take_turns().await,
             Aim::Intervals => self.intervals().await,
             Aim::Thin => self.thin().await,
@@ -288,8 +293,9 @@ impl Scene<'_> {
     }
 
     /// Clients that only read, of objects that an OSD leads, and hear nobody but that OSD. Another
-    /// one takes its place and is written to; those on the island must not be told what was before.
-    async fn island(&self) {
+    /// one takes its place and is written to; those on the island must not be told what was before. Or the OSD
+    /// is heard, but stands `still`, and what the clients asked it for waits before all else.
+    async fn island(&self, still: bool) {
         let (world, rng, cluster) = (self.world(), self.rng, self.cluster);
         let led = |osd: &u32| i32::try_from(*osd).map(|osd| self.led_by(osd)).unwrap_or_default();
         let leads = cluster.members().into_iter().map(|osd| (osd, led(&osd)));
@@ -308,8 +314,13 @@ impl Scene<'_> {
         self.pause(millis(100), millis(500)).await;
         let names = world.names();
         for name in names.iter().filter(|name| **name != osd && **name != reader) {
-            world.partition(&osd, name);
+            if !still {
+                world.partition(&osd, name);
+            }
             world.partition(reader, name);
+        }
+        if still {
+            cluster.freeze_osd(id);
         }
         self.note(format!("{osd} and {reader} are an island"));
         let patience = world.now() + MARKED_DOWN;
@@ -318,6 +329,10 @@ impl Scene<'_> {
             world.sleep(millis(200)).await;
         }
         self.pause(seconds(1), seconds(12)).await;
+        if still {
+            cluster.thaw_osd(id);
+            self.pause(Duration::ZERO, millis(500)).await;
+        }
         if rng.chance(0.5) {
             world.kill(reader, Kill::PROCESS);
         }

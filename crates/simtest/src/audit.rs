@@ -17,7 +17,7 @@ use osd::Osd;
 use osd::pg::reserver::Stand;
 use types::{Epoch, OsdId, PgId};
 
-use crate::{Cluster, diary};
+use crate::{Cluster, diary, pg_logs};
 
 #[derive(Default)]
 struct Seen {
@@ -115,10 +115,11 @@ impl Audit {
     /// At rest: who acts has the log that its primary has, and by its own account every object.
     pub(crate) fn same_logs(&self, cluster: &Cluster, client: &Client) {
         let map = client.osdmap();
-        let mut newest = BTreeMap::new();
+        let mut known = BTreeMap::new();
         for (id, osd) in cluster.running_osds() {
             let me = i32::try_from(id).expect("few OSDs");
-            for pg in osd.audit().0 {
+            for pg in osd.all_pgs() {
+                let (log, pg) = (pg.log_audit(), pg.audit());
                 let acting = map.pg_to_up_acting(pg.pgid.pgid).acting;
                 let acts = match usize::try_from(pg.pgid.shard) {
                     Ok(shard) => acting.get(shard) == Some(&me),
@@ -128,12 +129,13 @@ impl Audit {
                     continue;
                 }
                 assert_eq!(pg.missing, 0, "osd.{id} pg {}: clean, and lacks objects", pg.pgid);
-                let first = *newest.entry(pg.pgid.pgid).or_insert((id, pg.last_update));
-                assert_eq!(
-                    first.1, pg.last_update,
-                    "pg {}: osd.{} and osd.{id} have other newest entries",
-                    pg.pgid, first.0
-                );
+                let logs: &mut Vec<_> = known.entry(pg.pgid.pgid).or_default();
+                for (other, others) in logs.iter() {
+                    let wrong = pg_logs::differences(others, &log);
+                    let pgid = pg.pgid;
+                    assert!(wrong.is_empty(), "pg {pgid}: osd.{other} and osd.{id}: {wrong}");
+                }
+                logs.push((id, log));
             }
         }
     }

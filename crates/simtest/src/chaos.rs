@@ -51,11 +51,13 @@ pub enum Fault {
     Snaps,
     /// Where the pool grows it shrinks, too.
     Shrink,
+    /// Processes stand still for a while.
+    Freeze,
 }
 
 impl Fault {
     /// All kinds with their names.
-    pub const ALL: [(Fault, &'static str); 16] = [
+    pub const ALL: [(Fault, &'static str); 17] = [
         (Fault::Osd, "osd"),
         (Fault::Power, "power"),
         (Fault::Mon, "mon"),
@@ -72,6 +74,7 @@ impl Fault {
         (Fault::Remove, "remove"),
         (Fault::Snaps, "snaps"),
         (Fault::Shrink, "shrink"),
+        (Fault::Freeze, "freeze"),
     ];
 
     /// How likely a life has it if nothing was asked for; `rebuilt`: it is one of those in which
@@ -79,6 +82,8 @@ impl Fault {
     fn odds(self, rebuilt: bool) -> f64 {
         match self {
             Fault::Aimed => 0.12,
+            // Added by the seed (`life.rs`).
+            Fault::Freeze => 0.0,
             Fault::Grow | Fault::Remove | Fault::Snaps | Fault::Shrink if !rebuilt => 0.0,
             _ => 0.6,
         }
@@ -263,6 +268,7 @@ impl Chaos {
                 operator::grow(cluster, admin, &self.rng, shrinks).await;
             }
             Fault::Remove => self.an_osd_is_removed().await,
+            Fault::Freeze => self.a_process_stands_still().await,
         }
     }
 
@@ -423,7 +429,7 @@ impl Chaos {
                 let odds = *rng.pick(&[0.001, 0.05]);
                 let faults = DiskFaults { write: odds, sync: odds, ..DiskFaults::default() };
                 diary::note(world, format!("disk of osd.{osd}: {faults:?}"));
-                self.inner.cluster.broken_disk(osd).set_faults(faults);
+                self.inner.cluster.disk(osd).set_faults(faults);
             }
             1 => {
                 let slowness = *rng.pick(&[10.0, 200.0, 2000.0]);
@@ -472,6 +478,30 @@ impl Chaos {
             }
         };
         self.order(json).await;
+    }
+
+    /// Most often an OSD; not the operator, who is awaited.
+    async fn a_process_stands_still(&self) {
+        let (world, cluster, rng) = (self.world(), &self.inner.cluster, &self.rng);
+        let time = match rng.below(3) {
+            0 => rng.between(Duration::ZERO, Duration::from_millis(500)),
+            _ => self.absence(),
+        };
+        if rng.chance(0.7) {
+            let osd = self.some_osd();
+            diary::note(world, format!("osd.{osd} stands still for {time:?}"));
+            cluster.freeze_osd(osd);
+            world.sleep(time).await;
+            return cluster.thaw_osd(osd);
+        }
+        let others = world.names().into_iter();
+        let others: Vec<String> =
+            others.filter(|n| !n.starts_with("osd.") && n != "client.admin").collect();
+        let name = rng.pick(&others);
+        diary::note(world, format!("{name} stands still for {time:?}"));
+        world.freeze(name);
+        world.sleep(time).await;
+        world.thaw(name);
     }
 
     /// One at a time, and never below the number of copies.

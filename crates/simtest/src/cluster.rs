@@ -111,7 +111,7 @@ pub struct Cluster {
     unmade: Rc<RefCell<BTreeSet<u32>>>,
     /// Those that run, for audits.
     running: Rc<RefCell<BTreeMap<u32, Weak<osd::Osd>>>>,
-    /// OSDs whose disks have had faults: these may fail.
+    /// OSDs whose disks lost or lose what was written: these may fail.
     excused: Rc<RefCell<BTreeSet<u32>>>,
     /// How long reads of OSDs' stores take at most, beyond what their disks take.
     reads_take: Rc<RefCell<BTreeMap<u32, Rc<Cell<Duration>>>>>,
@@ -319,7 +319,8 @@ impl Cluster {
         running.iter().filter_map(|(id, osd)| Some((*id, osd.upgrade()?))).collect()
     }
 
-    /// The disk of an OSD; what it does wrong from now on excuses the OSD's failing.
+    /// The disk of an OSD. Whatever it does wrong from now on, until it is replaced, excuses the OSD's failing.
+    /// A disk that says what it did wrong (EIO) needs no such excuse: the process that it said it to may fail.
     pub fn broken_disk(&self, osd: u32) -> sim::Disk {
         self.excused.borrow_mut().insert(osd);
         self.world.disk(&host_of(osd), OSD_BLOCK)
@@ -347,6 +348,11 @@ impl Cluster {
         self.world.disk(&host_of(osd), OSD_BLOCK)
     }
 
+    /// How often its disk answered EIO so far.
+    fn disk_errors(&self, osd: u32) -> u64 {
+        if self.plan.memstore { 0 } else { self.disk(osd).errors() }
+    }
+
     /// Gives an OSD a new, empty disk.
     pub fn replace_disk(&self, osd: u32) {
         self.kill_osd(osd, Kill::PROCESS);
@@ -360,12 +366,14 @@ impl Cluster {
         let host = host_of(id);
         let env = self.world.node(&host);
         let cluster = self.clone();
+        let errors_before = if make { 0 } else { self.disk_errors(id) };
         env.clone().go(async move {
             let why = match cluster.be_osd(&env, id, &host, make).await {
                 Ok(osd) => osd.failed().await,
                 Err(why) => why,
             };
-            assert!(cluster.excused.borrow().contains(&id), "{host} fails: {why}");
+            let is_told = cluster.disk_errors(id) > errors_before;
+            assert!(is_told || cluster.excused.borrow().contains(&id), "{host} fails: {why}");
             tracing::info!("{host} fails: {why}");
             let world = cluster.world.clone();
             cluster.world.spawn(async move {
@@ -562,6 +570,16 @@ impl Cluster {
         if let Some(osd) = running.and_then(|osd| osd.upgrade()) {
             osd.abandon();
         }
+    }
+
+    /// Lets an OSD's process stand still until [`Cluster::thaw_osd`].
+    pub fn freeze_osd(&self, osd: u32) {
+        self.plan.process_of(osd).for_each(|osd| self.world.freeze(&host_of(osd)));
+    }
+
+    /// Lets it go on.
+    pub fn thaw_osd(&self, osd: u32) {
+        self.plan.process_of(osd).for_each(|osd| self.world.thaw(&host_of(osd)));
     }
 
     /// The world has ended: what its OSDs hold is let go.

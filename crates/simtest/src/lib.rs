@@ -21,6 +21,7 @@ mod minimise;
 mod mons;
 mod object;
 mod operator;
+mod pg_logs;
 mod pool_snaps;
 mod replicas;
 mod scrubs;

@@ -75,6 +75,11 @@ fn osds_per_process(seed: u64) -> u32 {
     if rng.chance(0.25) { *rng.pick(&[2, 2, 3]) } else { 1 }
 }
 
+/// In one life of four processes stand still. Chosen apart, too.
+fn freezes(seed: u64) -> bool {
+    Rng::new(seed.rotate_left(32)).chance(0.25)
+}
+
 fn plan_of(rng: &Rng, settings: &Settings) -> Plan {
     let usual: &[u32] = if settings.erasure { &[3, 4, 5, 6] } else { &[3, 3, 3, 4, 5] };
     let osds = settings.osds.unwrap_or(*rng.pick(usual));
@@ -126,6 +131,9 @@ pub fn live(seed: u64, settings: &Settings) -> Life {
     let plan = Plan { osds_per_process, ..plan_of(&rng, settings) };
     tracing::info!("seed {seed}: {plan:?}");
     let mut mischief = Mischief::of(&rng, settings);
+    if settings.faults.is_none() && mischief.aim.is_none() && freezes(seed) {
+        mischief.faults.insert(Fault::Freeze);
+    }
     settings.cut.apply_to_mischief(&mut mischief);
     diary::kinds(&mischief.faults);
     for _ in 0..settings.cut.again {
@@ -279,11 +287,10 @@ impl Begun {
     }
 
     /// A disk loses bits or misplaces writes while its OSD is in use: nobody may be told wrong
-    /// data. Then it is replaced, and gets everything from the others.
+    /// data, nor EIO, as the others have all of it. Then it is replaced, and gets everything from them.
     async fn a_disk_rots(&self, rng: &Rng, aimed: bool) {
         let osd = *rng.pick(&self.cluster.members());
         let seconds = Duration::from_secs;
-        self.load.allow_eio();
         let disk = self.cluster.broken_disk(osd);
         if aimed && rng.chance(0.4) {
             // Started anew, its store has nothing in memory.
@@ -319,7 +326,6 @@ impl Begun {
         self.cluster.replace_disk(osd);
         self.cluster.wait_until_reborn(&self.admin, osd, last_life).await;
         self.cluster.wait_until_mended(&self.admin, CLEAN).await;
-        self.load.forbid_eio();
         diary::note(&self.world, "all is clean again".to_owned());
     }
 }

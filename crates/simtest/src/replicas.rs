@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
+use bstr::BString;
 use bytes::Bytes;
 use erasure::{Code, Profile};
 use store::{CollId, FsckOptions, ObjectStore};
@@ -61,20 +62,27 @@ async fn hold(store: &dyn ObjectStore, cid: &CollId, oid: &GhObject) -> Held {
     let attrs = store.getattrs(cid, oid).await.expect("attributes");
     let header = store.omap_header(cid, oid).await.expect("an omap header");
     let omap = store.omap_range(cid, oid, b"", false, 1000, 1 << 20).await.expect("an omap");
-    let mut omap_crc = types::crc::crc32c(0, &header);
-    for (key, value) in &omap.entries {
-        omap_crc = types::crc::crc32c(types::crc::crc32c(omap_crc, key), value);
-    }
+    let omap_crc = crc_of(&omap.entries, crc_of_part(u32::MAX, &header));
+    let attrs_crc = crc_of(&attrs, u32::MAX);
     let names: Vec<_> = attrs.iter().map(|(name, _)| name.to_string()).collect();
     // The object's info holds its version; all else in it follows.
     let info = attrs.iter().find(|(name, _)| name.as_slice() == b"_").map(|(_, v)| v.clone());
     let info_crc = types::crc::crc32c(0, &info.unwrap_or_default());
     let rest = format!(
-        "info {info_crc:#010x}, attributes {}, {} keys crc {omap_crc:#010x}",
+        "info {info_crc:#010x}, attributes {} crc {attrs_crc:#010x}, {} keys crc {omap_crc:#010x}",
         names.join(","),
         omap.entries.len()
     );
     Held { data, rest }
+}
+
+/// Sums up names and values; what one of them lacks at its end the next one does not make up for.
+fn crc_of(pairs: &[(BString, Bytes)], seed: u32) -> u32 {
+    pairs.iter().fold(seed, |crc, (name, value)| crc_of_part(crc_of_part(crc, name), value))
+}
+
+fn crc_of_part(crc: u32, part: &[u8]) -> u32 {
+    types::crc::crc32c(types::crc::crc32c(crc, &part.len().to_le_bytes()), part)
 }
 
 /// What an OSD's store holds that does not belong together, as `loligo store fsck` says it. Rows of the snap mapper

@@ -86,8 +86,6 @@ struct Shared {
     reads: Cell<u64>,
     writes: Cell<u64>,
     unclear: Cell<u64>,
-    /// Some disk has rotted: clients may be told EIO, and know nothing then.
-    eio_allowed: Cell<bool>,
     stopped: Cell<bool>,
     running: Cell<usize>,
 }
@@ -169,7 +167,6 @@ impl Workload {
             reads: Cell::new(0),
             writes: Cell::new(0),
             unclear: Cell::new(0),
-            eio_allowed: Cell::new(false),
             stopped: Cell::new(false),
             running: Cell::new(0),
         }))
@@ -188,16 +185,6 @@ impl Workload {
     /// Answers that were not judged, as too many outcomes were unknown.
     pub fn unclear(&self) -> u64 {
         self.0.unclear.get()
-    }
-
-    /// Clients may be told EIO from now on.
-    pub(crate) fn allow_eio(&self) {
-        self.0.eio_allowed.set(true);
-    }
-
-    /// Clients must not be told EIO any more.
-    pub(crate) fn forbid_eio(&self) {
-        self.0.eio_allowed.set(false);
     }
 
     /// Clients end after what they are doing.
@@ -374,7 +361,6 @@ impl Workload {
             Err(ClientError::Errno(errno @ (Errno::ENOENT | Errno::EEXIST | Errno::ECANCELED))) => {
                 Answer::Refused(errno)
             }
-            Err(ClientError::Errno(Errno::EIO)) if self.0.eio_allowed.get() => return,
             Err(error) => panic!("{object}: {who} {action:?}: {error}"),
         };
         untold.told = true;

@@ -3,10 +3,12 @@
 
 mod answers;
 mod backfill;
+mod checks;
 mod cluster;
 mod copying;
 mod damaged_infos;
 mod extents;
+mod frozen;
 mod full;
 mod growth;
 mod images;

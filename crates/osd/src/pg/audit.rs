@@ -1,6 +1,7 @@
 //! What must hold of a PG at any moment, for simulations and tests: no command, no cost in a
 //! daemon that nobody audits.
 
+use types::osd::{PgInfo, PgLog};
 use types::{EVersion, Epoch, OsdId, SpgId};
 
 use super::Pg;
@@ -32,6 +33,12 @@ pub struct PgAudit {
 }
 
 impl Pg {
+    /// The log as it is told to others, and what it is of.
+    pub fn log_audit(&self) -> (PgInfo, PgLog) {
+        let core = self.core.borrow();
+        (core.info.clone(), core.log.wire())
+    }
+
     /// Looks at log, info and missing set.
     pub fn audit(&self) -> PgAudit {
         let core = self.core.borrow();
