@@ -6,12 +6,12 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use client::{IoCtx, Operation};
+use client::{ClientError, IoCtx, Operation};
 use serde_json::json;
 use sim::World;
 use simtest::{Cluster, Plan};
 use store::{CollId, Transaction};
-use types::{GhObject, HObject, NOSNAP, ObjectLocator};
+use types::{Errno, GhObject, HObject, NOSNAP, ObjectLocator};
 
 /// Found by `loligo sim --seed 1197 --faults grow,shrink,snaps,remove,rot,osd,power,mon --short`:
 /// 1.c to 1.f of 24 placement groups were not deep scrubbed within 300 s of being asked to.
@@ -319,8 +319,12 @@ fn writes_do_not_pass_those_that_wait_for_a_scrub() {
 /// 4. The version of before is fetched, which nobody has any more: the object was unfound and took no writes, and the
 ///    one command that is offered then takes it away.
 ///
-/// If the log `forgets`, the damaged objects are written before the scrub ends, and only others then.
-fn what_is_written_before_its_repair_begins_is_found(code: Option<(u32, u32)>, forgets: bool) {
+/// If the log has forgotten what came `meanwhile`, that comes before the scrub ends, and only others are written then.
+fn what_is_written_before_its_repair_begins_is_found(
+    code: Option<(u32, u32)>,
+    meanwhile: Meanwhile,
+) {
+    let forgets = meanwhile != Meanwhile::Written;
     const OBJECTS: usize = 16;
     const LIMIT: Duration = Duration::from_secs(60);
     let world = World::new(28);
@@ -382,6 +386,10 @@ fn what_is_written_before_its_repair_begins_is_found(code: Option<(u32, u32)>, f
                 let once = forgets && n < OBJECTS / 2;
                 world.spawn(async move {
                     let mut byte = 1_u8;
+                    if once && meanwhile == Meanwhile::RemovedAndForgotten {
+                        io.remove(name).await.unwrap();
+                        return None;
+                    }
                     while busy.get() && !(once && byte > 1) {
                         byte = byte.wrapping_add(1);
                         let mut op = Operation::new();
@@ -394,7 +402,7 @@ fn what_is_written_before_its_repair_begins_is_found(code: Option<(u32, u32)>, f
                             .await
                             .unwrap();
                     }
-                    byte
+                    Some(byte)
                 })
             })
             .collect();
@@ -402,10 +410,14 @@ fn what_is_written_before_its_repair_begins_is_found(code: Option<(u32, u32)>, f
         busy.set(false);
         for (name, writer) in names.iter().zip(writers) {
             let byte = cluster.in_time(&admin, "the last write", LIMIT, writer).await;
-            let mut expected = vec![1; 10_000];
-            expected[100..150].fill(byte);
             let read = io.read(name.clone(), 0, 0);
             let read = cluster.in_time(&admin, "a read", LIMIT, read).await;
+            let Some(byte) = byte else {
+                assert_eq!(read, Err(ClientError::Errno(Errno::ENOENT)), "{name}");
+                continue;
+            };
+            let mut expected = vec![1; 10_000];
+            expected[100..150].fill(byte);
             assert!(read.unwrap()[..] == expected[..], "{name} is not what was written");
         }
         cluster.wait_until_clean(&admin, LIMIT).await;
@@ -417,18 +429,36 @@ fn what_is_written_before_its_repair_begins_is_found(code: Option<(u32, u32)>, f
 
 #[test]
 fn objects_that_are_being_written_when_their_repair_begins_are_found() {
-    what_is_written_before_its_repair_begins_is_found(None, false);
+    what_is_written_before_its_repair_begins_is_found(None, Meanwhile::Written);
 }
 
 #[test]
 fn shards_that_are_being_written_when_their_repair_begins_are_found() {
-    what_is_written_before_its_repair_begins_is_found(Some((2, 1)), false);
+    what_is_written_before_its_repair_begins_is_found(Some((2, 1)), Meanwhile::Written);
 }
 
 /// A busy placement group's log has forgotten by the end of a scrub which version an object got meanwhile: the one that the
 /// scrub had seen was to be fetched.
 #[test]
 fn what_was_written_before_its_repair_and_is_forgotten_by_the_log_is_found() {
-    what_is_written_before_its_repair_begins_is_found(None, true);
-    what_is_written_before_its_repair_begins_is_found(Some((2, 1)), true);
+    for code in [None, Some((2, 1))] {
+        what_is_written_before_its_repair_begins_is_found(code, Meanwhile::WrittenAndForgotten);
+    }
+}
+
+/// A busy placement group's log has forgotten by the end of a scrub that an object was removed meanwhile: what nobody has any
+/// more was to be fetched, and the object that was gone was unfound for ever.
+#[test]
+fn what_was_removed_before_its_repair_and_is_forgotten_by_the_log_is_not_looked_for() {
+    for code in [None, Some((2, 1))] {
+        what_is_written_before_its_repair_begins_is_found(code, Meanwhile::RemovedAndForgotten);
+    }
+}
+
+/// What becomes of a damaged object between the scrub of it and its repair.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Meanwhile {
+    Written,
+    WrittenAndForgotten,
+    RemovedAndForgotten,
 }

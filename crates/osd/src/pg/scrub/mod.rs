@@ -25,7 +25,7 @@ pub mod slots;
 pub mod snapsets;
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use env::sync::Sender;
@@ -100,6 +100,8 @@ pub struct Scrubber {
     grants: RefCell<BTreeMap<PgShard, Sender<bool>>>,
     /// The slot that we, as replica, hold for the primary of this interval.
     held: RefCell<Option<Slot>>,
+    /// Found damaged, and not removed since. (A busy PG's log has forgotten the removal when the scrub ends.)
+    damaged: RefCell<BTreeSet<HObject>>,
     /// Raised when the primary begins or ends a scrub: what a replica scans for an earlier one is not asked for any more.
     session: Cell<u64>,
     /// The object with the results is there.
@@ -141,7 +143,8 @@ impl Scrubber {
         self.blocked.borrow().as_ref().is_some_and(|chunk| chunk.contains(oid))
     }
 
-    /// A write came: a chunk it changes is scanned anew, and the statistics of objects that have been counted change with it.
+    /// A write came: a chunk it changes is scanned anew, what it removes needs no repair, and the statistics of objects that have been
+    /// counted change with it.
     pub(super) fn on_write(&self, oid: &HObject, entries: &[PgLogEntry], stats: &ObjectStatSum) {
         let mut unwritten = self.unwritten.borrow_mut();
         if let Some(chunk) = &*unwritten
@@ -155,6 +158,10 @@ impl Scrubber {
     }
 }
 
+        let mut damaged = self.damaged.borrow_mut();
+        for e in entries.iter().filter(|e| e.is_delete()) {
+            damaged.remove(&e.soid);
+        }
 impl Pg {
     /// A write that has to wait until its chunk is scrubbed.
     pub(super) fn wait_for_scrub(&self, op: Box<ClientOp>) {
@@ -193,6 +200,7 @@ impl Pg {
         if s.has_results.replace(false) {
             t.remove(&self.cid, &results::object_of(self.pgid));
         }
+        s.damaged.borrow_mut().clear();
         std::mem::take(&mut *s.waiting.borrow_mut())
     }
 

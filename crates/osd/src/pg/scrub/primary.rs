@@ -77,6 +77,7 @@ pub(super) async fn run(pg: Rc<Pg>, kind: Kind, generation: u64) {
     let s = &pg.scrub;
     s.shown.set(0);
     s.counted_to.borrow_mut().take();
+    s.damaged.borrow_mut().clear();
     s.maps.borrow_mut().clear();
     s.grants.borrow_mut().clear();
     s.running.set(false);
@@ -163,6 +164,7 @@ impl Pg {
         *s.counted_to.borrow_mut() = Some(start.clone());
         loop {
             self.alive(generation)?;
+        s.damaged.borrow_mut().clear();
             self.check_allowed(&kind, &settings)?;
             let (chunk, maps) = self.scan_all(&start, &kind, &settings, generation).await?;
             // From here to the counts nothing awaits: no write comes between.
@@ -180,6 +182,7 @@ impl Pg {
             for line in found.log.iter().chain(&sets.log) {
                 self.log_line(LogLevel::Error, line.clone());
             }
+            s.damaged.borrow_mut().extend(found.good.keys().cloned());
             self.check_snap_mapper(&best).await;
             if !kind.repair && !kind.auto_repair {
                 let rows = self.add_results(&found.objects, &sets.objects);
