@@ -6,12 +6,12 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use client::{IoCtx, Operation};
+use client::{Client, ClientError, IoCtx, Operation};
 use serde_json::json;
-use sim::World;
+use sim::{Kill, World};
 use simtest::{Cluster, Plan};
 use store::{CollId, Transaction};
-use types::{GhObject, HObject, NOSNAP, ObjectLocator};
+use types::{Errno, GhObject, HObject, NOSNAP, ObjectLocator};
 
 /// Found by `loligo sim --seed 1197 --faults grow,shrink,snaps,remove,rot,osd,power,mon --short`:
 /// 1.c to 1.f of 24 placement groups were not deep scrubbed within 300 s of being asked to.
@@ -319,8 +319,12 @@ fn writes_do_not_pass_those_that_wait_for_a_scrub() {
 /// 4. The version of before is fetched, which nobody has any more: the object was unfound and took no writes, and the
 ///    one command that is offered then takes it away.
 ///
-/// If the log `forgets`, the damaged objects are written before the scrub ends, and only others then.
-fn what_is_written_before_its_repair_begins_is_found(code: Option<(u32, u32)>, forgets: bool) {
+/// If the log has forgotten what came `meanwhile`, that comes before the scrub ends, and only others are written then.
+fn what_is_written_before_its_repair_begins_is_found(
+    code: Option<(u32, u32)>,
+    meanwhile: Meanwhile,
+) {
+    let forgets = meanwhile != Meanwhile::Written;
     const OBJECTS: usize = 16;
     const LIMIT: Duration = Duration::from_secs(60);
     let world = World::new(28);
@@ -382,6 +386,10 @@ fn what_is_written_before_its_repair_begins_is_found(code: Option<(u32, u32)>, f
                 let once = forgets && n < OBJECTS / 2;
                 world.spawn(async move {
                     let mut byte = 1_u8;
+                    if once && meanwhile == Meanwhile::RemovedAndForgotten {
+                        io.remove(name).await.unwrap();
+                        return None;
+                    }
                     while busy.get() && !(once && byte > 1) {
                         byte = byte.wrapping_add(1);
                         let mut op = Operation::new();
@@ -394,7 +402,7 @@ fn what_is_written_before_its_repair_begins_is_found(code: Option<(u32, u32)>, f
                             .await
                             .unwrap();
                     }
-                    byte
+                    Some(byte)
                 })
             })
             .collect();
@@ -402,10 +410,14 @@ fn what_is_written_before_its_repair_begins_is_found(code: Option<(u32, u32)>, f
         busy.set(false);
         for (name, writer) in names.iter().zip(writers) {
             let byte = cluster.in_time(&admin, "the last write", LIMIT, writer).await;
-            let mut expected = vec![1; 10_000];
-            expected[100..150].fill(byte);
             let read = io.read(name.clone(), 0, 0);
             let read = cluster.in_time(&admin, "a read", LIMIT, read).await;
+            let Some(byte) = byte else {
+                assert_eq!(read, Err(ClientError::Errno(Errno::ENOENT)), "{name}");
+                continue;
+            };
+            let mut expected = vec![1; 10_000];
+            expected[100..150].fill(byte);
             assert!(read.unwrap()[..] == expected[..], "{name} is not what was written");
         }
         cluster.wait_until_clean(&admin, LIMIT).await;
@@ -417,18 +429,221 @@ fn what_is_written_before_its_repair_begins_is_found(code: Option<(u32, u32)>, f
 
 #[test]
 fn objects_that_are_being_written_when_their_repair_begins_are_found() {
-    what_is_written_before_its_repair_begins_is_found(None, false);
+    what_is_written_before_its_repair_begins_is_found(None, Meanwhile::Written);
 }
 
 #[test]
 fn shards_that_are_being_written_when_their_repair_begins_are_found() {
-    what_is_written_before_its_repair_begins_is_found(Some((2, 1)), false);
+    what_is_written_before_its_repair_begins_is_found(Some((2, 1)), Meanwhile::Written);
 }
 
 /// A busy placement group's log has forgotten by the end of a scrub which version an object got meanwhile: the one that the
 /// scrub had seen was to be fetched.
 #[test]
 fn what_was_written_before_its_repair_and_is_forgotten_by_the_log_is_found() {
-    what_is_written_before_its_repair_begins_is_found(None, true);
-    what_is_written_before_its_repair_begins_is_found(Some((2, 1)), true);
+    for code in [None, Some((2, 1))] {
+        what_is_written_before_its_repair_begins_is_found(code, Meanwhile::WrittenAndForgotten);
+    }
+}
+
+/// A busy placement group's log has forgotten by the end of a scrub that an object was removed meanwhile: what nobody has any
+/// more was to be fetched, and the object that was gone was unfound for ever.
+#[test]
+fn what_was_removed_before_its_repair_and_is_forgotten_by_the_log_is_not_looked_for() {
+    for code in [None, Some((2, 1))] {
+        what_is_written_before_its_repair_begins_is_found(code, Meanwhile::RemovedAndForgotten);
+    }
+}
+
+/// What becomes of a damaged object between the scrub of it and its repair.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Meanwhile {
+    Written,
+    WrittenAndForgotten,
+    RemovedAndForgotten,
+}
+
+/// A repair that had been asked for ended without a word when a client read one of the damaged objects meanwhile, which is fetched
+/// anew at once, or when the interval changed: the others stayed damaged. So did every scrub that had been asked for.
+fn repair_that_is_stopped_begins_anew(by_interval: bool) {
+    const LIMIT: Duration = Duration::from_secs(120);
+    let world = World::new(29);
+    let sleep = if by_interval { 3.0 } else { 0.05 };
+    let options =
+        format!("osd_scrub_chunk_max = 3\nosd_scrub_sleep = {sleep}\nosd_heartbeat_grace = 6\n");
+    let plan = Plan { options, ..Plan::default() };
+    let cluster = Cluster::make(&world.control(), plan);
+    world.run_until(async move {
+        let world = cluster.world().clone();
+        let admin = cluster.start().await;
+        cluster.create_pool(&admin, 1).await;
+        let io = admin.io_ctx("p").await.unwrap();
+        let locator = ObjectLocator { pool: io.pool_id(), ..ObjectLocator::default() };
+        let mut names: Vec<String> = (0..10).map(|n| format!("o{n}")).collect();
+        // As a scrub goes through them.
+        names.sort_by_key(|name| HObject::new(name.as_str(), &locator, NOSNAP));
+        for name in &names {
+            io.write_full(name.clone(), Bytes::from_static(b"as it was written")).await.unwrap();
+        }
+        cluster.wait_until_clean(&admin, LIMIT).await;
+        let pgid = types::PgId::new(u64::try_from(io.pool_id()).unwrap(), 0);
+        let acting = admin.osdmap().pg_to_up_acting(pgid).acting;
+        let [primary, follower] = [acting[0], acting[1]].map(|osd| u32::try_from(osd).unwrap());
+        let mut damage = Transaction::new();
+        for name in &names {
+            let oid = GhObject::from(HObject::new(name.as_str(), &locator, NOSNAP));
+            damage.write(&CollId::Pg(pgid.spg()), &oid, 0, Bytes::from_static(b"rubbish"));
+        }
+        let last_life = admin.osdmap().up_from(acting[0]);
+        cluster.change_store(primary, damage).await;
+        cluster.start_osd(primary);
+        cluster.wait_until_reborn(&admin, primary, last_life).await;
+        cluster.wait_until_clean(&admin, LIMIT).await;
+        let repair = json!({"prefix": "pg repair", "pgid": pgid.to_string()}).to_string();
+        let begun = admin.mgr_command(repair, Bytes::new()).await.unwrap();
+        assert_eq!(begun.rc, 0, "{}", begun.outs);
+        logged(&cluster, &admin, &format!("{pgid} repair starts")).await;
+        if by_interval {
+            let last_life = admin.osdmap().up_from(acting[1]);
+            cluster.kill_osd(follower, Kill::PROCESS);
+            world.sleep(Duration::from_secs(1)).await;
+            cluster.start_osd(follower);
+            cluster.wait_until_reborn(&admin, follower, last_life).await;
+        } else {
+            // The scrub looks whether the PG is clean while one of them is on its way.
+            for osd in &acting[1..] {
+                cluster.slow_reads(u32::try_from(*osd).unwrap(), Duration::from_millis(400));
+            }
+            for name in names[4..].iter().rev() {
+                let read = io.read(name.clone(), 0, 0);
+                let read = cluster.in_time(&admin, "a read", LIMIT, read).await.unwrap();
+                assert_eq!(&read[..], b"as it was written");
+            }
+        }
+        logged(&cluster, &admin, " fixed").await;
+        let log = log_of(&cluster, &admin).await;
+        assert!(log.matches(&format!("{pgid} repair starts")).count() > 1, "{log}");
+        cluster.wait_until_clean(&admin, LIMIT).await;
+        cluster.compare_replicas(&admin).await;
+    });
+}
+
+/// Waits until the cluster log has a line with `what`.
+async fn logged(cluster: &Cluster, admin: &Client, what: &str) {
+    let told = async {
+        while !log_of(cluster, admin).await.contains(what) {
+            cluster.world().sleep(Duration::from_millis(100)).await;
+        }
+    };
+    cluster.in_time(admin, what, Duration::from_secs(120), told).await;
+}
+
+/// The cluster log's last lines.
+async fn log_of(cluster: &Cluster, admin: &Client) -> String {
+    let ask = json!({"prefix": "log last", "num": 500, "level": "debug"});
+    String::from_utf8_lossy(&cluster.command(admin, ask).await).into_owned()
+}
+
+#[test]
+fn a_repair_goes_on_after_a_read_of_a_damaged_object() {
+    repair_that_is_stopped_begins_anew(false);
+}
+
+#[test]
+fn a_repair_goes_on_after_a_change_of_the_interval() {
+    repair_that_is_stopped_begins_anew(true);
+}
+
+/// While an OSD recovered, it began scrubs that had been asked for, and took part in those of others; `osd_repair_during_recovery`
+/// did nothing. Ceph lets all scrubs wait, but for repairs that are asked for where that option is set (`OSD::sched_scrub`,
+/// `PgScrubber::handle_scrub_reserve_request`).
+#[test]
+fn scrubs_wait_until_their_osds_have_recovered() {
+    const LIMIT: Duration = Duration::from_secs(300);
+    let world = World::new(30);
+    let options = "osd_heartbeat_grace = 6\nosd_recovery_max_active = 1\n\
+                   osd_recovery_max_active_ssd = 1\nosd_recovery_sleep = 5\nosd_max_scrubs = 20\n";
+    let plan =
+        Plan { osds: 4, size: 2, min_size: 1, options: options.to_owned(), ..Plan::default() };
+    let cluster = Cluster::make(&world.control(), plan);
+    world.run_until(async move {
+        let world = cluster.world().clone();
+        let admin = cluster.start().await;
+        cluster.create_pool(&admin, 1).await;
+        let pool = json!({
+            "prefix": "osd pool create", "pool": "others", "pg_num": 32, "autoscale_mode": "off",
+        });
+        cluster.command(&admin, pool).await;
+        cluster.wait_until_clean(&admin, LIMIT).await;
+        let io = admin.io_ctx("p").await.unwrap();
+        let acting_of = |pool: i64, seed| {
+            let pgid = types::PgId::new(u64::try_from(pool).unwrap(), seed);
+            (pgid, admin.osdmap().pg_to_up_acting(pgid).acting)
+        };
+        let (recovers, acting) = acting_of(io.pool_id(), 0);
+        let lost = u32::try_from(acting[1]).unwrap();
+        let last_life = admin.osdmap().up_from(acting[1]);
+        cluster.kill_osd(lost, Kill::PROCESS);
+        for n in 0..16 {
+            let write = io.write_full(format!("o{n}"), Bytes::from_static(b"while it is down"));
+            cluster.in_time(&admin, "a write", LIMIT, write).await.unwrap();
+        }
+        cluster.start_osd(lost);
+        cluster.wait_until_reborn(&admin, lost, last_life).await;
+        // Those that do not recover scrub what they lead together.
+        let others = admin.io_ctx("others").await.unwrap().pool_id();
+        let ask = async |what: &str, pgid: types::PgId| {
+            let ask = json!({"prefix": format!("pg {what}"), "pgid": pgid.to_string()});
+            let asked = admin.mgr_command(ask.to_string(), Bytes::new()).await.unwrap();
+            assert_eq!(asked.rc, 0, "{}", asked.outs);
+        };
+        let is_recovering = async || {
+            let ask = json!({"prefix": "pg dump", "format": "json"}).to_string();
+            let dump = admin.mgr_command(ask, Bytes::new()).await.unwrap();
+            let dump: serde_json::Value = serde_json::from_slice(&dump.outb).unwrap();
+            let stats = dump["pg_map"]["pg_stats"].as_array().unwrap();
+            let found = stats.iter().find(|stat| stat["pgid"] == recovers.to_string()).unwrap();
+            found["state"].as_str().unwrap().contains("recovering")
+        };
+        while !is_recovering().await {
+            world.sleep(Duration::from_secs(1)).await;
+        }
+        let (mut free, mut led, mut followed) = (Vec::new(), Vec::new(), Vec::new());
+        for seed in 0..32 {
+            let (pgid, of) = acting_of(others, seed);
+            match (acting.contains(&of[0]), acting.contains(&of[1])) {
+                (false, false) => free.push(pgid),
+                (true, false) => led.push(pgid),
+                (false, true) => followed.push(pgid),
+                (true, true) => continue,
+            }
+            ask("deep-scrub", pgid).await;
+        }
+        assert!(!free.is_empty() && led.len() > 1 && !followed.is_empty(), "another seed");
+        for pgid in &free {
+            logged(&cluster, &admin, &format!("{pgid} deep-scrub ok")).await;
+        }
+        world.sleep(Duration::from_secs(10)).await;
+        let log = log_of(&cluster, &admin).await;
+        for pgid in led.iter().chain(&followed) {
+            assert!(!log.contains(&format!("{pgid} deep-scrub starts")), "{pgid}");
+        }
+        // Its follower does not recover.
+        cluster
+            .command(
+                &admin,
+                json!({
+                    "prefix": "config set", "who": "osd", "name": "osd_repair_during_recovery",
+                    "value": "true",
+                }),
+            )
+            .await;
+        ask("repair", led[0]).await;
+        logged(&cluster, &admin, &format!("{} repair ok, 0 fixed", led[0])).await;
+        assert!(is_recovering().await, "more objects to recover");
+        for pgid in led[1..].iter().chain(&followed) {
+            logged(&cluster, &admin, &format!("{pgid} deep-scrub ok")).await;
+        }
+        cluster.wait_until_clean(&admin, LIMIT).await;
+    });
 }

@@ -10,7 +10,7 @@ use serde_json::json;
 use sim::{Kill, World};
 use simtest::{Cluster, Plan, Settings, live, run};
 use store::{CollId, Transaction};
-use types::osd::ObjectInfo;
+use types::osd::{EcHashInfo, ObjectInfo};
 use types::{EVersion, GhObject, HObject, NOSNAP, ObjectLocator, SpgId};
 
 use crate::{log, number};
@@ -225,6 +225,88 @@ fn chunks_that_are_cut_are_made_up_for_and_made_anew() {
 fn chunks_that_are_cut_are_no_answer_to_fast_reads() {
     chunk_is_cut(0, true);
     chunk_is_cut(1, true);
+}
+
+/// A hash info that was lost or damaged on the primary's shard took the checksums from all shards with the next write of its object:
+/// a chunk that was damaged afterwards was found by nobody.
+#[test]
+fn a_hash_info_that_one_shard_has_lost_is_taken_from_another() {
+    const LIMIT: Duration = Duration::from_secs(60);
+    let world = World::new(31);
+    let plan = Plan { code: Some((2, 1)), ..Plan::default() };
+    let cluster = Cluster::make(&world.control(), plan);
+    world.run_until(async move {
+        let world = cluster.world().clone();
+        let admin = cluster.start().await;
+        // Without overwrites: there are checksums.
+        let profile = json!({
+            "prefix": "osd erasure-code-profile set", "name": "e",
+            "profile": ["k=2", "m=1", "crush-failure-domain=osd"],
+        });
+        cluster.command(&admin, profile).await;
+        let pool = json!({
+            "prefix": "osd pool create", "pool": "p", "pg_num": 1, "pool_type": "erasure",
+            "erasure_code_profile": "e", "autoscale_mode": "off",
+        });
+        cluster.command(&admin, pool).await;
+        let io = admin.io_ctx("p").await.unwrap();
+        let names = ["lost", "rubbish", "of another length"];
+        for name in names {
+            io.write_full(name, Bytes::from(vec![7; 16_384])).await.unwrap();
+        }
+        cluster.wait_until_clean(&admin, LIMIT).await;
+        let pgid = types::PgId::new(u64::try_from(io.pool_id()).unwrap(), 0);
+        let acting = admin.osdmap().pg_to_up_acting(pgid).acting;
+        let at = |name: &str, shard: i8| {
+            let locator = ObjectLocator { pool: io.pool_id(), ..ObjectLocator::default() };
+            let oid = GhObject::from(HObject::new(name, &locator, NOSNAP));
+            (CollId::Pg(SpgId { pgid, shard }), GhObject { shard, ..oid })
+        };
+        let change = async |shard: usize, change: Transaction| {
+            let osd = u32::try_from(acting[shard]).unwrap();
+            let last_life = admin.osdmap().up_from(acting[shard]);
+            cluster.change_store(osd, change).await;
+            cluster.start_osd(osd);
+            cluster.wait_until_reborn(&admin, osd, last_life).await;
+            cluster.wait_until_clean(&admin, LIMIT).await;
+        };
+        let mut damage = Transaction::new();
+        let (cid, lost) = at("lost", 0);
+        damage.rmattr(&cid, &lost, "hinfo_key");
+        damage.setattr(&cid, &at("rubbish", 0).1, "hinfo_key", Bytes::from_static(b"rubbish"));
+        let shorter = EcHashInfo { total_chunk_size: 4096, cumulative_shard_hashes: vec![1, 2, 3] };
+        damage.setattr(&cid, &at("of another length", 0).1, "hinfo_key", shorter.to_bytes());
+        change(0, damage).await;
+        for name in names {
+            io.setxattr(name, "a", b"b").await.unwrap();
+        }
+        // The checksums tell what becomes of chunks.
+        let mut damage = Transaction::new();
+        for name in names {
+            let (cid, oid) = at(name, 2);
+            damage.write(&cid, &oid, 100, Bytes::from_static(b"rot"));
+        }
+        change(2, damage).await;
+        let scrub = json!({"prefix": "pg deep-scrub", "pgid": pgid.to_string()}).to_string();
+        admin.mgr_command(scrub, Bytes::new()).await.unwrap();
+        let found = async {
+            let ask = json!({"prefix": "log last", "num": 100, "level": "debug"});
+            loop {
+                let log = cluster.command(&admin, ask.clone()).await;
+                let log = String::from_utf8_lossy(&log);
+                let ended = format!("{pgid} deep-scrub ");
+                let end = log
+                    .lines()
+                    .find(|l| l.contains(&ended) && (l.ends_with(" errors") || l.ends_with(" ok")));
+                if let Some(end) = end {
+                    return end.to_owned();
+                }
+                world.sleep(Duration::from_secs(1)).await;
+            }
+        };
+        let end = cluster.in_time(&admin, "a deep scrub", LIMIT, found).await;
+        assert!(end.ends_with(&format!("{pgid} deep-scrub 3 errors")), "{end}");
+    });
 }
 
 /// What another shard was to be made of turned out to be damaged: it was passed over, and stayed damaged until a scrub

@@ -32,6 +32,12 @@ pub(super) fn of_attrs(
     }
 }
 
+/// Whether the attributes of an object have a hash info that fits it.
+pub fn is_sound(attrs: &BTreeMap<BString, Bytes>, chunk_len: u64, shards: usize) -> bool {
+    let stored = attrs.get(HINFO_KEY).and_then(|bytes| EcHashInfo::from_bytes(bytes).ok());
+    stored.is_some_and(|info| info.total_chunk_size == chunk_len && is_of(&info, shards))
+}
+
 fn is_of(info: &EcHashInfo, shards: usize) -> bool {
     info.cumulative_shard_hashes.is_empty() || info.cumulative_shard_hashes.len() == shards
 }

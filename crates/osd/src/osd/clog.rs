@@ -86,8 +86,6 @@ impl Osd {
         if !self.is_active() {
             return;
         }
-        let recovers = self.all_pgs().iter().any(|pg| pg.recovery.is_active());
-        let only_required = recovers && !self.config.bool("osd_scrub_during_recovery");
         let settings = self.scrub_settings();
         let taken = || {
             let (local, remote) = self.scrub_slots.taken();
@@ -99,7 +97,7 @@ impl Osd {
             if taken() {
                 return;
             }
-            pg.maybe_scrub(&settings, only_required);
+            pg.maybe_scrub(&settings);
         }
     }
 }

@@ -89,6 +89,8 @@ impl Host for Osd {
             object_size_max: c.uint("osd_max_object_size"),
             digest_min_age_sec: c.uint("osd_deep_scrub_update_digest_min_age"),
             auto_repair_max: c.uint("osd_scrub_auto_repair_num_errors") as usize,
+            during_recovery: c.bool("osd_scrub_during_recovery"),
+            repair_during_recovery: c.bool("osd_repair_during_recovery"),
             times: Times {
                 min_interval_sec: c.float("osd_scrub_min_interval"),
                 max_interval_sec: c.float("osd_scrub_max_interval"),

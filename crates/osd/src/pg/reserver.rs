@@ -135,6 +135,11 @@ impl Reserver {
         self.0.settle();
     }
 
+    /// Whether a slot is given out.
+    pub fn is_held(&self) -> bool {
+        !self.0.queue.borrow().granted.is_empty()
+    }
+
     /// Who has asked: PG, priority, stand.
     pub fn all(&self) -> Vec<(SpgId, u32, Stand)> {
         let tickets = self.0.tickets.borrow();

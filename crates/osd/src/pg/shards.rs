@@ -32,11 +32,11 @@ use types::osd::{EcSubRead, EcSubReadReply, EcSubWrite, EcSubWriteReply, Envelop
 use types::{EVersion, Errno, HObject, OsdReqId, PgShard};
 
 use super::Pg;
-use super::backend::ObjectBefore;
+use super::backend::{ObjectBefore, ShardCodec};
 use super::host::LogLevel;
 use super::persist::Keys;
 use super::replication::Change;
-use crate::ec::hash_info;
+use crate::ec::hash_info::{self, HINFO_KEY};
 use crate::ops::PendingWrite;
 use crate::ops::object_context::OI_ATTR;
 
@@ -117,11 +117,14 @@ impl Pg {
             };
             let info = attrs.get(&BString::from(OI_ATTR));
             let info = info.and_then(|bytes: &Bytes| ObjectInfo::from_bytes(bytes).ok());
-            let before = ObjectBefore {
+            let mut before = ObjectBefore {
                 exists: info.is_some(),
                 size: info.map_or(0, |info| info.size),
                 attrs,
             };
+            if before.size > 0 && !self.pool().has_flag(pool_flags::EC_OVERWRITES) {
+                self.borrow_hash_info(&oid, &mut before, &*codec).await;
+            }
             prepared.before.insert(oid, before);
         }
         let Some(transaction) = pending.transaction() else { return Ok(prepared) };
@@ -137,6 +140,43 @@ impl Pg {
             }
         }
         Ok(prepared)
+    }
+
+    /// Takes an object's hash info from another shard, if the own one is lost or damaged. A write gives all shards the hash info that
+    /// it knows: without checksums nobody would tell a damaged chunk of theirs from a sound one any more.
+    async fn borrow_hash_info(
+        &self,
+        oid: &HObject,
+        before: &mut ObjectBefore,
+        codec: &dyn ShardCodec,
+    ) {
+        let (chunk_len, shards) = (codec.chunk_len(before.size), codec.k() + codec.m());
+        if hash_info::is_sound(&before.attrs, chunk_len, shards) {
+            return;
+        }
+        let mut others = self.members_with(oid, EVersion::ZERO, false);
+        others.remove(&self.pgid.shard);
+        // Attributes come with data: a little of it.
+        let others = others.into_values().collect();
+        let parts = self.read_chunks(oid, others, 0, codec.chunk_len(1), true).await;
+        let found = parts.into_iter().find_map(|(member, part)| {
+            let mut attrs = part.ok()?.attrs;
+            let fits = attrs.get(OI_ATTR) == before.attrs.get(OI_ATTR)
+                && hash_info::is_sound(&attrs, chunk_len, shards);
+            Some((member, attrs.remove(HINFO_KEY)?)).filter(|_| fits)
+        });
+        let mut text = format!(
+            "{} shard {} of {oid} has no hash info that fits",
+            self.pgid.pgid, self.pgid.shard
+        );
+        match found {
+            Some((member, hash_info)) => {
+                text += &format!(", that of {member} is taken");
+                before.attrs.insert(HINFO_KEY.into(), hash_info);
+            }
+            None => text += ", nor has another: its chunks have no checksums any more",
+        }
+        self.host.cluster_log(LogLevel::Error, text);
     }
 
     /// Logs, submits and sends a write of shards, all before the first wait; then waits until all

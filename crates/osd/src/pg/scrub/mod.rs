@@ -25,7 +25,7 @@ pub mod slots;
 pub mod snapsets;
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use env::sync::Sender;
@@ -65,6 +65,10 @@ pub struct ScrubSettings {
     pub digest_min_age_sec: u64,
     /// osd_scrub_auto_repair_num_errors.
     pub auto_repair_max: usize,
+    /// osd_scrub_during_recovery: recovery of the OSD's keeps no scrub back.
+    pub during_recovery: bool,
+    /// osd_repair_during_recovery: it keeps no repair back that was asked for.
+    pub repair_during_recovery: bool,
     /// Intervals, hours, chances; the flags are all "allowed".
     pub times: Times,
 }
@@ -74,6 +78,8 @@ pub struct ScrubSettings {
 pub struct Scrubber {
     /// Asked for and not begun.
     wanted: Cell<Option<Kind>>,
+    /// Asked for, begun and not ended.
+    under_way: Cell<Option<Kind>>,
     /// A task is at it, or about to be.
     running: Cell<bool>,
     /// SCRUBBING and DEEP_SCRUB, while it scrubs.
@@ -94,6 +100,8 @@ pub struct Scrubber {
     counted_to: RefCell<Option<HObject>>,
     /// What was counted.
     counted: RefCell<ObjectStatSum>,
+    /// Found damaged, and not removed since. (A busy PG's log has forgotten the removal when the scrub ends.)
+    damaged: RefCell<BTreeSet<HObject>>,
     /// Maps that replicas owe us; at most one each.
     maps: RefCell<BTreeMap<PgShard, Sender<ScrubMap>>>,
     /// Answers about slots that replicas owe us.
@@ -141,13 +149,18 @@ impl Scrubber {
         self.blocked.borrow().as_ref().is_some_and(|chunk| chunk.contains(oid))
     }
 
-    /// A write came: a chunk it changes is scanned anew, and the statistics of objects that have been counted change with it.
+    /// A write came: a chunk it changes is scanned anew, what it removes needs no repair, and the statistics of objects that have been
+    /// counted change with it.
     pub(super) fn on_write(&self, oid: &HObject, entries: &[PgLogEntry], stats: &ObjectStatSum) {
         let mut unwritten = self.unwritten.borrow_mut();
         if let Some(chunk) = &*unwritten
             && entries.iter().any(|e| e.op != LogOp::ERROR && chunk.contains(&e.soid))
         {
             *unwritten = None;
+        }
+        let mut damaged = self.damaged.borrow_mut();
+        for e in entries.iter().filter(|e| e.is_delete()) {
+            damaged.remove(&e.soid);
         }
         if self.counted_to.borrow().as_ref().is_some_and(|to| oid < to) {
             self.counted.borrow_mut().add(stats);
@@ -178,6 +191,7 @@ impl Pg {
 
     /// The interval ended: gives back what waited. What the last scrub found goes.
     pub(super) fn reset_scrub(&self, t: &mut Transaction) -> Vec<Box<ClientOp>> {
+        self.want_again();
         let s = &self.scrub;
         s.running.set(false);
         s.shown.set(0);
@@ -186,6 +200,7 @@ impl Pg {
         s.blocked.borrow_mut().take();
         s.unwritten.borrow_mut().take();
         s.counted_to.borrow_mut().take();
+        s.damaged.borrow_mut().clear();
         s.maps.borrow_mut().clear();
         s.grants.borrow_mut().clear();
         s.held.borrow_mut().take();
@@ -206,18 +221,36 @@ impl Pg {
         if !self.core.borrow().is_primary() {
             return;
         }
-        let before = self.scrub.wanted.get().unwrap_or_default();
-        self.scrub.wanted.set(Some(Kind {
-            deep: deep || repair || before.deep,
-            repair: repair || before.repair,
-            required: true,
-            ..Kind::default()
-        }));
-        self.maybe_scrub(&self.host.scrub_settings(), false);
+        let deep = deep || repair;
+        self.want(Kind { deep, repair, required: true, ..Kind::default() });
+        self.maybe_scrub(&self.host.scrub_settings());
     }
 
     fn want_deep_scrub(&self, kind: Kind) {
-        self.scrub.wanted.set(Some(Kind { deep: true, required: true, ..kind }));
+        self.want(Kind { deep: true, required: true, ..kind });
+    }
+
+    /// A scrub is to be made, with what was asked for and has not begun.
+    fn want(&self, kind: Kind) {
+        let wanted = &self.scrub.wanted;
+        wanted.set(Some(wanted.get().map_or(kind, |before| before.and(kind))));
+    }
+
+    /// A scrub stopped before its end: one that was asked for is to be made all the same. (Another primary does not know of it.)
+    fn want_again(&self) {
+        if let Some(kind) = self.scrub.under_way.take()
+            && self.core.borrow().is_primary()
+        {
+            self.want(kind);
+        }
+    }
+
+    /// Whether a scrub has to wait until this OSD has recovered: it holds a slot for a PG that it leads or follows in
+    /// (`OSDService::is_recovery_active` in `src/osd/OSD.cc` at v16.2).
+    fn recovery_goes_first(&self, settings: &ScrubSettings) -> bool {
+        let recovers =
+            || self.host.local_reserver().is_held() || self.host.remote_reserver().is_held();
+        !settings.during_recovery && recovers()
     }
 
     fn times(&self, settings: &ScrubSettings) -> Times {
@@ -254,9 +287,8 @@ impl Pg {
         (self.host.env().random_u64() >> 11) as f64 / (1_u64 << 53) as f64
     }
 
-    /// Begins a scrub that was asked for or is due. Called every second; `only_required` while the
-    /// OSD recovers.
-    pub fn maybe_scrub(&self, settings: &ScrubSettings, only_required: bool) {
+    /// Begins a scrub that was asked for or is due, if recovery lets it (`OSD::sched_scrub`). Called every second.
+    pub fn maybe_scrub(&self, settings: &ScrubSettings) {
         let ready = {
             let core = self.core.borrow();
             core.is_primary() && core.is_active() && core.is_clean()
@@ -265,8 +297,9 @@ impl Pg {
             return;
         }
         let kind = match self.scrub.wanted.get() {
+            Some(kind) if kind.repair && settings.repair_during_recovery => kind,
+            _ if self.recovery_goes_first(settings) => return,
             Some(kind) => kind,
-            None if only_required => return,
             None => {
                 let luck = self.scrub.luck.get().unwrap_or_else(|| self.chance());
                 self.scrub.luck.set(Some(luck));
@@ -341,7 +374,7 @@ impl Pg {
         self.scrub.repairing.set(false);
         if self.scrub.scrub_after_recovery.replace(false) {
             self.want_deep_scrub(Kind { check_repair: true, ..Kind::default() });
-            self.maybe_scrub(&self.host.scrub_settings(), false);
+            self.maybe_scrub(&self.host.scrub_settings());
         }
     }
 

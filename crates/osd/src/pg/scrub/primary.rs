@@ -77,9 +77,15 @@ pub(super) async fn run(pg: Rc<Pg>, kind: Kind, generation: u64) {
     let s = &pg.scrub;
     s.shown.set(0);
     s.counted_to.borrow_mut().take();
+    s.damaged.borrow_mut().clear();
     s.maps.borrow_mut().clear();
     s.grants.borrow_mut().clear();
     s.running.set(false);
+    match ended {
+        Ok(()) => s.under_way.set(None),
+        // A damaged object that a client reads is fetched anew at once: until that is done the PG is not clean.
+        Err(_) => pg.want_again(),
+    }
     pg.unblock_writes();
     pg.maybe_trim_snaps();
     match ended {
@@ -146,6 +152,7 @@ impl Pg {
             kind = wanted;
         }
         let s = &self.scrub;
+        s.under_way.set(kind.required.then_some(kind));
         let deep = if kind.deep { pg_state::DEEP_SCRUB } else { 0 };
         s.shown.set(pg_state::SCRUBBING | deep);
         s.repairing.set(kind.repair);
@@ -157,6 +164,7 @@ impl Pg {
         s.has_results.set(true);
         self.submit_results(self.clear_results()).await;
         *s.counted.borrow_mut() = Default::default();
+        s.damaged.borrow_mut().clear();
 
         let mut total = Total::default();
         let mut start = HObject::min();
@@ -174,6 +182,7 @@ impl Pg {
             let sets = snapsets::check(mode, self.pgid, &hit_sets, &stored, &best.objects);
             s.counted.borrow_mut().add(&sets.stats);
             *s.counted_to.borrow_mut() = Some(chunk.end.clone());
+            s.damaged.borrow_mut().extend(found.good.keys().cloned());
             self.unblock_writes();
 
             self.count_omaps(&maps, &mut total);
@@ -340,10 +349,10 @@ impl Pg {
             self.alive(generation)?;
             let pending = digests::record(&self.as_ops(), guard, oid, digests).await;
             self.alive(generation)?;
-            if let Ok(Some(pending)) = pending
-                && !self.write_internally(pending).await
-            {
-                return Err(Stopped::Interval);
+            if let Ok(Some(pending)) = pending {
+                // If it is not written, and that is not the interval's end, the object does without.
+                self.write_internally(pending).await;
+                self.alive(generation)?;
             }
         }
         Ok(())

@@ -25,16 +25,22 @@ impl Pg {
             if generation != self.generation.get() {
                 return None;
             }
-            // Written since, and the log may have forgotten it: any version there is will do.
-            let version = if own > good.version { EVersion::ZERO } else { good.version };
             let none = BTreeSet::new();
             let missing = found.missing.get(oid).unwrap_or(&none);
             let wrong = found.inconsistent.get(oid).unwrap_or(&none);
+            // Removed since, from all copies: nobody has anything to be fetched.
+            let is_removed = !self.scrub.damaged.borrow().contains(oid);
+            // Written since, and the log may have forgotten it: any version there is will do.
+            let version = if own > good.version { EVersion::ZERO } else { good.version };
             for shard in missing.iter().chain(wrong) {
-                self.mark_missing(oid, version, *shard);
+                if !is_removed {
+                    self.mark_missing(oid, version, *shard);
+                }
                 count += 1;
             }
-            self.core.borrow_mut().info.stats.stats.sum.num_objects_repaired += 1;
+            if !is_removed {
+                self.core.borrow_mut().info.stats.stats.sum.num_objects_repaired += 1;
+            }
         }
         Some(count)
     }

@@ -38,10 +38,12 @@ impl Pg {
         }
     }
 
+    /// A slot for the primary; none while this OSD recovers, whatever the scrub is for (`handle_scrub_reserve_request`).
     fn hold_scrub_slot(&self) -> bool {
         let mut held = self.scrub.held.borrow_mut();
-        if held.is_none() {
-            *held = self.host.scrub_slots().try_take(self.host.scrub_settings().slots, true);
+        let settings = self.host.scrub_settings();
+        if held.is_none() && !self.recovery_goes_first(&settings) {
+            *held = self.host.scrub_slots().try_take(settings.slots, true);
         }
         held.is_some()
     }

@@ -22,6 +22,19 @@ pub struct Kind {
 }
 
 impl Kind {
+    /// One scrub that does what both would. A repair that was asked for has no bound, and has its own scrub follow.
+    pub fn and(self, other: Kind) -> Kind {
+        let (deep, repair) = (self.deep || other.deep, self.repair || other.repair);
+        Kind {
+            deep,
+            repair,
+            auto_repair: !repair && (self.auto_repair || other.auto_repair),
+            deep_on_error: !deep && (self.deep_on_error || other.deep_on_error),
+            required: self.required || other.required,
+            check_repair: !repair && (self.check_repair || other.check_repair),
+        }
+    }
+
     /// As the cluster log calls it.
     pub fn word(&self) -> &'static str {
         match (self.repair, self.deep) {
@@ -132,6 +145,19 @@ mod tests {
 
     fn at(sec: u64) -> UTime {
         UTime::from_duration(Duration::from_secs(sec))
+    }
+
+    /// A deep scrub that was to repair what a shallow one had found took the place of a repair that had been asked for
+    /// meanwhile, and a scrub that was asked for the place of such a one.
+    #[test]
+    fn what_is_asked_for_twice_does_both() {
+        let asked = Kind { required: true, ..Kind::default() };
+        let repair = Kind { deep: true, repair: true, ..asked };
+        let auto_repair = Kind { deep: true, auto_repair: true, ..asked };
+        assert_eq!(auto_repair.and(repair), repair);
+        assert_eq!(repair.and(auto_repair), repair);
+        assert_eq!(asked.and(auto_repair), auto_repair);
+        assert_eq!(repair.and(Kind { deep: true, check_repair: true, ..asked }), repair);
     }
 
     const TIMES: Times = Times {
