@@ -38,7 +38,7 @@ impl Markdowns {
 const WEIGHT_ONE_BYTES: f64 = (1_u64 << 40) as f64;
 /// How long a clean stop waits for the monitor.
 const GOODBYE_MAX: Duration = Duration::from_secs(2);
-/// Longest wait for a command at boot; it is tried again.
+/// Longest wait for a command; it is tried again.
 const COMMAND_MAX: Duration = Duration::from_secs(30);
 
 /// What the monitors tell.
@@ -101,6 +101,16 @@ impl Osd {
             "args": location,
         });
         self.boot_command(command).await;
+    }
+
+    /// A map as the monitors have it.
+    pub(super) async fn whole_map(&self, epoch: Epoch) -> Option<Bytes> {
+        let command = serde_json::json!({"prefix": "osd getmap", "epoch": epoch});
+        let run = self.monc.command(json_command(command), Bytes::new());
+        match self.env.timeout(COMMAND_MAX, run).await {
+            Ok(Ok(answer)) if answer.rc == 0 => Some(answer.outb),
+            _ => None,
+        }
     }
 
     async fn boot_command(&self, command: serde_json::Value) {

@@ -195,6 +195,12 @@ pub struct Osd {
     pub(crate) waiting_for_map: RefCell<BTreeMap<Epoch, VecDeque<dispatch::Parked>>>,
     map_queue: RefCell<VecDeque<messages::MOSDMap>>,
     map_task: Cell<bool>,
+    /// When maps last came or were asked for.
+    maps_quiet_since: Cell<Option<Duration>>,
+    /// They are to be asked for in a moment, if none come.
+    maps_wanted_later: Cell<bool>,
+    /// A map is being fetched whole.
+    fetching_map: Cell<bool>,
     pub(crate) peer_epochs: RefCell<BTreeMap<OsdId, Epoch>>,
     /// Connections to OSDs that are up in the map of the epoch beside them. Bound: the OSDs of the map.
     peer_connections: RefCell<BTreeMap<OsdId, (Epoch, Connection)>>,
@@ -374,6 +380,9 @@ impl Osd {
             waiting_for_map: RefCell::default(),
             map_queue: RefCell::default(),
             map_task: Cell::new(false),
+            maps_quiet_since: Cell::default(),
+            maps_wanted_later: Cell::default(),
+            fetching_map: Cell::default(),
             peer_epochs: RefCell::default(),
             peer_connections: RefCell::default(),
             heartbeats: heartbeat::Heartbeats::default(),
