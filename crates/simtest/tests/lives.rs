@@ -9,6 +9,7 @@ mod damaged_infos;
 mod extents;
 mod full;
 mod growth;
+mod hanging;
 mod images;
 mod logs;
 mod mclock;

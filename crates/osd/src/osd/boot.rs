@@ -411,6 +411,34 @@ impl Osd {
     }
 }
 
+impl Osd {
+    /// How full the store is, in a task of its own: leases and beacons do not wait for it. And whether it
+    /// answers at all: a device that neither does what it is told nor fails is given up in the end
+    /// (osd_op_thread_suicide_timeout), as everybody who needs this OSD waits for it until then.
+    fn look_at_store(self: &Rc<Osd>) {
+        let unanswered = &self.counters.unanswered;
+        let silent = unanswered.look(self.env.now());
+        let suicide = self.config.uint("osd_op_thread_suicide_timeout");
+        if suicide > 0 && silent >= Duration::from_secs(suicide) {
+            let silent = silent.as_secs();
+            return self.fail(format!("the store has not answered for {silent} seconds"));
+        }
+        if self.measures_room.replace(true) {
+            return;
+        }
+        let osd = self.clone();
+        self.env.go(async move {
+            osd.counters.unanswered.begin();
+            osd.measure_room().await;
+            if let Ok(pools) = osd.store.pool_statfs().await {
+                osd.pool_statfs.replace(pools);
+            }
+            osd.counters.unanswered.end();
+            osd.measures_room.set(false);
+        });
+    }
+}
+
 /// Boots.
 pub(super) async fn run(osd: Rc<Osd>) {
     osd.want_maps(osd.current_map().epoch + 1);
@@ -431,10 +459,7 @@ pub(super) async fn tick(osd: Rc<Osd>) {
             return;
         }
         let now = osd.env.now();
-        osd.measure_room().await;
-        if let Ok(pools) = osd.store.pool_statfs().await {
-            osd.pool_statfs.replace(pools);
-        }
+        osd.look_at_store();
         let beacon = osd.config.uint("osd_beacon_report_interval").max(1);
         if now - last_beacon >= Duration::from_secs(beacon) {
             last_beacon = now;

@@ -146,7 +146,10 @@ impl Osd {
             return;
         }
         self.note_in_superblock(&new, m.oldest_map, &mut t);
-        if let Err(e) = self.store.submit(t).await {
+        self.counters.unanswered.begin();
+        let stored = self.store.submit(t).await;
+        self.counters.unanswered.end();
+        if let Err(e) = stored {
             self.fail(format!("cannot store maps: {e}"));
             return;
         }

@@ -11,6 +11,7 @@ mod clog;
 pub mod commits;
 mod dispatch;
 pub mod fullness;
+mod hang;
 mod heartbeat;
 mod host_impl;
 pub mod map_store;
@@ -233,6 +234,8 @@ pub struct Osd {
     clog: clog::ClusterLog,
     pub(crate) statfs: Cell<Statfs>,
     room: fullness::Room,
+    /// The store is being asked how full it is, once a second.
+    measures_room: Cell<bool>,
     /// What pools take, if the store knows.
     pool_statfs: RefCell<Option<PoolStatfs>>,
     /// osd_failsafe_full_ratio.
@@ -409,6 +412,7 @@ impl Osd {
             clog: clog::ClusterLog::default(),
             statfs: Cell::default(),
             room: fullness::Room::default(),
+            measures_room: Cell::default(),
             pool_statfs: RefCell::default(),
             failsafe_ratio: Cell::new(1.0),
             injected_fullness: fullness::InjectedFullness::default(),

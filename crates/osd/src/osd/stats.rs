@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use perf::{Axis, Histogram, Times};
 
+use super::hang::Unanswered;
 use super::perf_queries::DynamicPerfStats;
 
 /// What is counted of client ops of a kind.
@@ -125,6 +126,8 @@ pub struct Counters {
     pub rw_out: BySize,
     /// Writes to the store, until they are durable.
     pub commit_latency: Times,
+    /// What the store has not answered.
+    pub(crate) unanswered: Unanswered,
     commit_shown: Cell<Shown>,
     /// Writes of primaries that have come here.
     pub subop_w: Cell<u64>,
