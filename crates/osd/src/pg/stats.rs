@@ -95,6 +95,9 @@ impl Pg {
         if self.snap_trimming.get() {
             bits |= pg_state::SNAPTRIM;
         }
+        if self.snap_trim_error.get() {
+            bits |= pg_state::SNAPTRIM_ERROR;
+        }
         bits
     }
 
