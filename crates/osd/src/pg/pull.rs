@@ -262,7 +262,7 @@ impl Pg {
     }
 
     fn count_pulled(&self, bytes: u64, complete: bool) {
-        self.host.counters().count_recovered(bytes);
+        self.host.counters().count_recovered(bytes, complete);
         let mut core = self.core.borrow_mut();
         let sum = &mut core.info.stats.stats.sum;
         sum.num_bytes_recovered += bytes as i64;
