@@ -428,12 +428,10 @@ impl Osd {
         }
         let osd = self.clone();
         self.env.go(async move {
-            osd.counters.unanswered.begin();
             osd.measure_room().await;
             if let Ok(pools) = osd.store.pool_statfs().await {
                 osd.pool_statfs.replace(pools);
             }
-            osd.counters.unanswered.end();
             osd.measures_room.set(false);
         });
     }

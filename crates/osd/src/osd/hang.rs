@@ -2,7 +2,8 @@
 //!
 //! Writes are counted when the store gets them and when it has answered, which takes no look at the clock. Once a
 //! second somebody looks: if what had been given at an earlier look is still not answered, the store has been silent
-//! since then at least.
+//! since then at least. Writes alone are counted: those are answered in order, and what is asked of memory is answered
+//! whatever the device does.
 
 use std::cell::Cell;
 use std::time::Duration;
@@ -22,7 +23,7 @@ pub(crate) struct Unanswered {
 }
 
 impl Unanswered {
-    /// The store is given something.
+    /// The store is given a write.
     pub(crate) fn begin(&self) {
         self.given.set(self.given.get() + 1);
     }
