@@ -53,6 +53,10 @@ impl MonCore {
                 let stem = format!("log-{level}");
                 session.subs.retain(|name, _| !name.starts_with("log-") || *name == stem);
             }
+            if what == "osdmap" && item.start <= u64::from(session.osd_epoch) {
+                // What it was sent it asks for again: it could not use it.
+                session.osd_epoch = 0;
+            }
             session.subs.insert(what.clone(), Subscription { next: item.start, once });
             names.push(what);
         }

@@ -1,6 +1,6 @@
 //! Block files: operations take the disk model's time.
 
-use std::future::ready;
+use std::future::{pending, ready};
 use std::io;
 use std::rc::Rc;
 
@@ -123,6 +123,9 @@ impl BlockFile for SimBlockFile {
         if let Err(error) = self.check_write(offset, len) {
             return Box::pin(ready(Err(error)));
         }
+        if self.disk.image().faults.hangs {
+            return Box::pin(pending());
+        }
         let (disk, world) = (self.disk.clone(), self.process.world.clone());
         let content = bufs.iter().fold(offset, |hash, buf| hash.rotate_left(5) ^ fold(buf));
         world.record("write", self.process.number.into(), content);
@@ -157,6 +160,9 @@ impl BlockFile for SimBlockFile {
     fn sync(&self) -> LocalFuture<io::Result<()>> {
         if let Err(error) = self.check(0, 0) {
             return Box::pin(ready(Err(error)));
+        }
+        if self.disk.image().faults.hangs {
+            return Box::pin(pending());
         }
         let (disk, world) = (self.disk.clone(), self.process.world.clone());
         let (done, fails, last) = {

@@ -53,6 +53,8 @@ pub struct DiskFaults {
     pub misdirect: f64,
     /// Probability that a read is reported done and has one bit wrong.
     pub garble: f64,
+    /// What is written or synced from now on never completes, and never fails.
+    pub hangs: bool,
 }
 
 /// Handle to a disk or file; it outlives the processes that open it.

@@ -11,6 +11,7 @@ mod extents;
 mod frozen;
 mod full;
 mod growth;
+mod hanging;
 mod images;
 mod logs;
 mod mclock;

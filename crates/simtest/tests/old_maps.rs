@@ -4,9 +4,13 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use client::Client;
+use denc::Denc;
+use maps::OsdMap;
+use osd::osd::map_store::meta_object;
 use serde_json::{Value, json};
 use sim::{Kill, World};
 use simtest::{Cluster, Plan};
+use store::{CollId, Transaction};
 
 const OPTIONS: &str = "osd_heartbeat_grace = 6\n\
                        mgr_stats_period = 1\n\
@@ -114,5 +118,43 @@ fn pgs_that_fell_silent_keep_their_maps() {
         }
         cluster.wait_until_clean(&admin, Duration::from_secs(60)).await;
         assert_eq!(io.read("object", 0, 0).await.unwrap(), "newer");
+    });
+}
+
+/// The step from the newest map that an OSD had did not lead to what the monitors had. It asked for the newest map, did not take
+/// that because there were others between, asked for those, and got nothing, as it had been sent them: it never came up.
+#[test]
+fn an_osd_whose_map_differs_gets_on() {
+    const OSD: u32 = 2;
+    let world = World::new(5);
+    let plan = Plan { options: OPTIONS.to_owned(), ..Plan::default() };
+    let cluster = Cluster::make(&world.control(), plan);
+    world.run_until(async move {
+        let admin = cluster.start().await;
+        cluster.create_pool(&admin, 8).await;
+        cluster.wait_until_clean(&admin, Duration::from_secs(60)).await;
+        cluster.world().sleep(Duration::from_secs(30)).await;
+        let ask = json!({"prefix": "status", "format": "json"}).to_string();
+        let status = admin.osd_command(OSD as i32, ask, Bytes::new()).await.unwrap();
+        let status: Value = serde_json::from_slice(&status.outb).unwrap();
+        let newest = status["newest_map"].as_u64().unwrap();
+        let full = cluster.command(&admin, json!({"prefix": "osd getmap", "epoch": newest})).await;
+        let mut map = OsdMap::from_bytes(&full).unwrap();
+        // No step changes that.
+        map.created.sec += 1;
+        let (other, _) = map.encode_with_crc();
+        let oid = meta_object(format!("osdmap.{newest}"));
+        let mut change = Transaction::new();
+        change.remove(&CollId::Meta, &oid);
+        change.write(&CollId::Meta, &oid, 0, other);
+        let last_life = admin.osdmap().up_from(OSD as i32);
+        cluster.change_store(OSD, change).await;
+        for prefix in ["osd set", "osd unset", "osd set"] {
+            cluster.command(&admin, json!({"prefix": prefix, "key": "noscrub"})).await;
+        }
+        cluster.start_osd(OSD);
+        let reborn = cluster.wait_until_reborn(&admin, OSD, last_life);
+        cluster.in_time(&admin, "the OSD", Duration::from_secs(60), reborn).await;
+        cluster.wait_until_clean(&admin, Duration::from_secs(60)).await;
     });
 }

@@ -4,14 +4,16 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use client::{Client, IoCtx, Operation};
+use denc::Denc;
 use osd::ops::SnapMapper;
+use osd::ops::object_context::SS_ATTR;
 use serde_json::{Value, json};
 use sim::{DiskModel, Kill, World};
 use simtest::{Cluster, Load, Plan, Workload};
 use store::{CollId, Transaction};
-use types::osd::ObjListSnapResponse;
 use types::osd::ops::{self, OsdOp, message_flags};
-use types::{NOSNAP, PgId, SNAPDIR, SnapContext};
+use types::osd::{ObjListSnapResponse, SnapSet};
+use types::{GhObject, HObject, IntervalSet, NOSNAP, ObjectLocator, PgId, SNAPDIR, SnapContext};
 
 /// Found by the lives of `cluster.rs`: replicas that lacked a clone.
 ///
@@ -571,6 +573,67 @@ fn trimming_goes_on_in_the_next_interval() {
         assert!(clones().await > 0, "it was over before the interval ended");
         world.sleep(Duration::from_secs(200)).await;
         assert_eq!(clones().await, 0);
+    });
+}
+
+/// A clone that its head did not know of was taken for one that was gone: its rows went, the snapshot counted as trimmed, and once the
+/// head had been repaired the clone stayed for ever. Nobody was told.
+#[test]
+fn a_clone_that_its_head_does_not_know_of_is_trimmed_after_the_repair() {
+    const LIMIT: Duration = Duration::from_secs(60);
+    let world = World::new(33);
+    let options = "osd_heartbeat_grace = 60\nmgr_stats_period = 1\n".to_owned();
+    let cluster = Cluster::make(&world.control(), Plan { options, ..Plan::default() });
+    world.run_until(async move {
+        let world = cluster.world().clone();
+        let admin = cluster.start().await;
+        let flag = |verb: &str| json!({"prefix": format!("osd {verb}"), "key": "nosnaptrim"});
+        cluster.command(&admin, flag("set")).await;
+        let io = trimmed_soon(&cluster, &admin, 1).await;
+        cluster.wait_until_clean(&admin, LIMIT).await;
+        assert_eq!(clones_of(&io, 1).await, 1);
+        let pgid = PgId::new(u64::try_from(io.pool_id()).unwrap(), 0);
+        let locator = ObjectLocator { pool: io.pool_id(), ..ObjectLocator::default() };
+        let head = GhObject::from(HObject::new("o0", &locator, NOSNAP));
+        let list = Operation::new().op(OsdOp::new(ops::LIST_SNAPS));
+        let listed = io.clone().with_snap_read(SNAPDIR).operate("o0", list).await.unwrap();
+        let listed: ObjListSnapResponse = listed.decode(0).unwrap();
+        let snap = listed.clones[0].cloneid;
+        let right = SnapSet {
+            seq: snap,
+            clones: vec![snap],
+            clone_overlap: [(snap, IntervalSet::new())].into(),
+            clone_size: [(snap, 6)].into(),
+            clone_snaps: [(snap, vec![snap])].into(),
+            ..SnapSet::default()
+        };
+        let set_everywhere = async |set: &SnapSet| {
+            for osd in cluster.members() {
+                let mut t = Transaction::new();
+                t.setattr(&CollId::Pg(pgid.spg()), &head, SS_ATTR, set.to_bytes());
+                let last_life = admin.osdmap().up_from(i32::try_from(osd).unwrap());
+                cluster.change_store(osd, t).await;
+                cluster.start_osd(osd);
+                cluster.wait_until_reborn(&admin, osd, last_life).await;
+            }
+            cluster.wait_until_clean(&admin, LIMIT).await;
+        };
+        let state = async || {
+            let ask = json!({"prefix": "pg ls", "format": "json"}).to_string();
+            let answer = admin.mgr_command(ask, Bytes::new()).await.unwrap();
+            let pgs: Value = serde_json::from_slice(&answer.outb).unwrap();
+            pgs["pg_stats"][0]["state"].as_str().unwrap().to_owned()
+        };
+        set_everywhere(&SnapSet { seq: snap, ..SnapSet::default() }).await;
+        cluster.command(&admin, flag("unset")).await;
+        world.sleep(Duration::from_secs(20)).await;
+        let shown = state().await;
+        assert!(shown.contains("snaptrim_error"), "{shown}");
+        set_everywhere(&right).await;
+        world.sleep(Duration::from_secs(20)).await;
+        assert_eq!(clones_of(&io, 1).await, 0);
+        let shown = state().await;
+        assert!(!shown.contains("snaptrim"), "{shown}");
     });
 }
 

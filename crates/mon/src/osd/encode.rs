@@ -252,7 +252,7 @@ impl MonCore {
         let newest = self.osd.published.epoch;
         let mut first = first.max(1);
         if let Some(session) = self.sessions.get(&to) {
-            // What it was sent it has.
+            // What it was sent it has, unless it asks for that again (`subs.rs`).
             if session.osd_epoch >= first && session.osd_epoch <= newest {
                 first = session.osd_epoch + 1;
             }

@@ -114,6 +114,32 @@ fn steps_of_the_map_lead_to_its_checksum() {
     assert!(map.is_out(1) && map.lookup_pool("p").is_some());
 }
 
+/// An OSD could not use a map that it had been sent, and asked for it again. The monitor took what it had sent for what the
+/// OSD had, and sent only what was newer: the OSD stayed where it was for ever.
+#[test]
+fn maps_that_are_asked_for_again_come_again() {
+    let mut b = Bench::new(fresh_kv());
+    b.three_osds();
+    for _ in 0..6 {
+        b.out(1, r#"{"prefix":"osd set","key":"noscrub"}"#);
+        b.out(1, r#"{"prefix":"osd unset","key":"noscrub"}"#);
+    }
+    let newest = b.map().epoch;
+    let watcher = 50;
+    b.open(watcher, EntityName::client(4050), "client.w", "allow r", 5050);
+    let mut ask = |start: u32| {
+        let item = SubscribeItem { start: start.into(), flags: 0 };
+        let what = BTreeMap::from([("osdmap".to_string(), item)]);
+        b.send(watcher, &MMonSubscribe { what, hostname: String::new() });
+        let messages = b.take::<MOSDMap>(watcher);
+        messages.iter().flat_map(|m| m.incremental_maps.keys().copied()).collect::<Vec<_>>()
+    };
+    assert_eq!(ask(10), (10..=newest).collect::<Vec<_>>());
+    assert_eq!(ask(3), (3..=newest).collect::<Vec<_>>());
+    assert_eq!(ask(newest), [newest]);
+    assert!(ask(newest + 1).is_empty());
+}
+
 #[test]
 fn primaries_are_told_to_make_placement_groups_until_they_have() {
     let mut b = Bench::new(fresh_kv());

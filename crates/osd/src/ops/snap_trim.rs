@@ -34,7 +34,8 @@ pub(super) struct Trim {
 }
 
 /// Takes `snap`, and any other removed snapshot, from the clone `oid`. The guard is a `Write` lock
-/// of its object. `ENOENT` if there is no such clone any more: go on with the next.
+/// of its object. `ENOENT` if there is no such clone any more: go on with the next. `EIO` if it is there, and its
+/// head does not know of it: what is to become of it is not known before that is repaired.
 pub async fn trim_object(
     pg: &Rc<dyn Pg>,
     guard: ObjectGuard,
@@ -43,8 +44,12 @@ pub async fn trim_object(
 ) -> Result<PendingWrite, Errno> {
     let head = guard.head_context(pg).await?;
     let clone = guard.context(pg, oid.snap).await?;
-    if !clone.obs.borrow().exists || !head.obs.borrow().exists {
+    if !clone.obs.borrow().exists {
         return Err(Errno::ENOENT);
+    }
+    if !head.obs.borrow().exists {
+        tracing::error!("{oid}: cannot trim, its head is gone");
+        return Err(Errno::EIO);
     }
     let mut old_snaps = {
         let ssc = head.ssc.borrow();
@@ -52,7 +57,7 @@ pub async fn trim_object(
         let snaps = set.clone_snaps.get(&oid.snap).cloned().unwrap_or_default();
         if snaps.is_empty() || set.seq == 0 || !set.clones.contains(&oid.snap) {
             tracing::error!("{oid}: cannot trim, snap set is inconsistent");
-            return Err(Errno::ENOENT);
+            return Err(Errno::EIO);
         }
         snaps
     };

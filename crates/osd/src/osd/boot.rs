@@ -38,7 +38,7 @@ impl Markdowns {
 const WEIGHT_ONE_BYTES: f64 = (1_u64 << 40) as f64;
 /// How long a clean stop waits for the monitor.
 const GOODBYE_MAX: Duration = Duration::from_secs(2);
-/// Longest wait for a command at boot; it is tried again.
+/// Longest wait for a command; it is tried again.
 const COMMAND_MAX: Duration = Duration::from_secs(30);
 
 /// What the monitors tell.
@@ -101,6 +101,16 @@ impl Osd {
             "args": location,
         });
         self.boot_command(command).await;
+    }
+
+    /// A map as the monitors have it.
+    pub(super) async fn whole_map(&self, epoch: Epoch) -> Option<Bytes> {
+        let command = serde_json::json!({"prefix": "osd getmap", "epoch": epoch});
+        let run = self.monc.command(json_command(command), Bytes::new());
+        match self.env.timeout(COMMAND_MAX, run).await {
+            Ok(Ok(answer)) if answer.rc == 0 => Some(answer.outb),
+            _ => None,
+        }
     }
 
     async fn boot_command(&self, command: serde_json::Value) {
@@ -401,6 +411,32 @@ impl Osd {
     }
 }
 
+impl Osd {
+    /// How full the store is, in a task of its own: leases and beacons do not wait for it. And whether it
+    /// answers at all: a device that neither does what it is told nor fails is given up in the end
+    /// (osd_op_thread_suicide_timeout), as everybody who needs this OSD waits for it until then.
+    fn look_at_store(self: &Rc<Osd>) {
+        let unanswered = &self.counters.unanswered;
+        let silent = unanswered.look(self.env.now());
+        let suicide = self.config.uint("osd_op_thread_suicide_timeout");
+        if suicide > 0 && silent >= Duration::from_secs(suicide) {
+            let silent = silent.as_secs();
+            return self.fail(format!("the store has not answered for {silent} seconds"));
+        }
+        if self.measures_room.replace(true) {
+            return;
+        }
+        let osd = self.clone();
+        self.env.go(async move {
+            osd.measure_room().await;
+            if let Ok(pools) = osd.store.pool_statfs().await {
+                osd.pool_statfs.replace(pools);
+            }
+            osd.measures_room.set(false);
+        });
+    }
+}
+
 /// Boots.
 pub(super) async fn run(osd: Rc<Osd>) {
     osd.want_maps(osd.current_map().epoch + 1);
@@ -421,10 +457,7 @@ pub(super) async fn tick(osd: Rc<Osd>) {
             return;
         }
         let now = osd.env.now();
-        osd.measure_room().await;
-        if let Ok(pools) = osd.store.pool_statfs().await {
-            osd.pool_statfs.replace(pools);
-        }
+        osd.look_at_store();
         let beacon = osd.config.uint("osd_beacon_report_interval").max(1);
         if now - last_beacon >= Duration::from_secs(beacon) {
             last_beacon = now;

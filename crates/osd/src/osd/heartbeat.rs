@@ -254,7 +254,7 @@ impl Osd {
         let from = i32::try_from(con.peer_name().num).unwrap_or(-1);
         match ping.op {
             PingOp::Ping => {
-                if !self.is_active() {
+                if !self.is_active() || self.store_is_silent() {
                     return;
                 }
                 self.note_peer_epoch(from, ping.map_epoch);
@@ -299,6 +299,13 @@ impl Osd {
             PingOp::PingReply => {}
             PingOp::YouDied => self.want_maps(map.epoch + 1),
         }
+    }
+
+    /// The store has left something unanswered for so long that peers had better do without us: with no answers
+    /// they have us marked down (osd_op_thread_timeout; `OSD::handle_osd_ping`, `src/osd/OSD.cc` at v16.2).
+    fn store_is_silent(&self) -> bool {
+        let timeout = self.config.uint("osd_op_thread_timeout");
+        timeout > 0 && self.counters.unanswered.silent() >= Duration::from_secs(timeout)
     }
 
     fn take_back_report(&self, osd: OsdId) {

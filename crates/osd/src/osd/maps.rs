@@ -2,7 +2,9 @@
 //! behind.
 
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 use std::rc::Rc;
+use std::time::Duration;
 
 use ::maps::{Incremental, OsdMap};
 use bytes::Bytes;
@@ -18,11 +20,61 @@ use super::{Osd, write_superblock};
 const SHARE_MAX: Epoch = 40;
 /// Maps removed at a time.
 const TRIM_MAX: Epoch = 30;
+/// How long after maps were asked for or came others are not asked for: they may be on their way.
+const ASK_AGAIN: Duration = Duration::from_secs(1);
 
 impl Osd {
-    /// Asks the monitor for maps from `from` on.
+    /// Asks the monitor for maps from `from` on (0: for the newest): at once, or if maps came or were asked for
+    /// a moment ago, when none have come for another. With each question it sends all from there on, and what
+    /// it was to send anyway it sends without one.
     pub(crate) fn want_maps(&self, from: Epoch) {
+        let now = self.env.now();
+        if self.maps_quiet_since.get().is_none_or(|since| now >= since + ASK_AGAIN) {
+            return self.ask_for_maps(from);
+        }
+        if self.maps_wanted_later.replace(true) {
+            return;
+        }
+        let (osd, have) = (self.rc(), self.current_map().epoch);
+        self.env.go(async move {
+            osd.env.sleep(ASK_AGAIN).await;
+            osd.maps_wanted_later.set(false);
+            if osd.current_map().epoch == have && !osd.is_stopping() {
+                osd.ask_for_maps(from);
+            }
+        });
+    }
+
+    fn ask_for_maps(&self, from: Epoch) {
+        self.maps_quiet_since.set(Some(self.env.now()));
         self.monc.subscribe_again("osdmap", u64::from(from), false);
+    }
+
+    /// The step to this map does not lead to what the monitors have, or is missing: gets the map whole. None is
+    /// left out for that, or the intervals that end in it would not be known.
+    fn fetch_whole(&self, epoch: Epoch) {
+        if self.fetching_map.replace(true) {
+            return;
+        }
+        let osd = self.rc();
+        self.env.go(async move {
+            let fetched = osd.whole_map(epoch).await;
+            osd.fetching_map.set(false);
+            match fetched {
+                Some(full) => {
+                    let fsid = osd.superblock.borrow().cluster_fsid;
+                    osd.on_maps(MOSDMap {
+                        fsid,
+                        maps: BTreeMap::from([(epoch, full)]),
+                        newest_map: epoch,
+                        ..MOSDMap::default()
+                    });
+                    // What came of later ones could not be used.
+                    osd.ask_for_maps(epoch + 1);
+                }
+                None => osd.monc.subscribe_later("osdmap", epoch.into(), false),
+            }
+        });
     }
 
     /// MOSDMap, of a monitor or a peer.
@@ -57,28 +109,19 @@ impl Osd {
 
     async fn take_maps(self: &Rc<Osd>, m: MOSDMap) {
         let have = self.current_map().epoch;
-        let newest = m.maps.keys().chain(m.incremental_maps.keys()).max().copied().unwrap_or(0);
-        if newest <= have {
-            return;
-        }
-        let first = m.maps.keys().chain(m.incremental_maps.keys()).min().copied().unwrap_or(0);
-        if first > have + 1 && have > 0 {
-            if m.oldest_map <= have + 1 {
-                // The monitor has what is between.
-                self.want_maps(have + 1);
-                return;
-            }
-            if !m.maps.contains_key(&first) {
-                self.want_maps(0);
-                return;
-            }
+        let epochs = match judge(have, &m) {
+            Use::Nothing => return,
+            Use::AskFrom(from) => return self.want_maps(from),
+            Use::These(epochs) => epochs,
+        };
+        if have > 0 && *epochs.start() > have + 1 {
+            let first = epochs.start();
             tracing::warn!("skipping maps {}..{first}, the monitors do not have them", have + 1);
         }
         let mut t = Transaction::new();
         let mut new = Vec::new();
         let mut last = self.current_map();
-        let start = if first > have + 1 { first } else { have + 1 };
-        for epoch in start..=newest {
+        for epoch in epochs {
             let made = match (m.maps.get(&epoch), m.incremental_maps.get(&epoch)) {
                 (Some(full), inc) => decode_full(full).map(|map| (map, full.clone(), inc)),
                 (None, Some(inc)) => apply(&last, inc).map(|(map, full)| (map, full, Some(inc))),
@@ -87,13 +130,10 @@ impl Osd {
             let Some((map, full, inc)) = made else {
                 // A hole, or a step that does not fit: a whole map mends it.
                 tracing::warn!("osdmap {epoch} cannot be made, asking for it whole");
-                match new.is_empty() {
+                match m.maps.contains_key(&epoch) {
                     // A whole one that does not decode comes again as fast as it is asked for.
-                    true if m.maps.contains_key(&epoch) => {
-                        self.monc.subscribe_later("osdmap", 0, false);
-                    }
-                    true => self.want_maps(0),
-                    false => self.want_maps(epoch),
+                    true => self.monc.subscribe_later("osdmap", epoch.into(), false),
+                    false => self.fetch_whole(epoch),
                 }
                 break;
             };
@@ -106,10 +146,14 @@ impl Osd {
             return;
         }
         self.note_in_superblock(&new, m.oldest_map, &mut t);
-        if let Err(e) = self.store.submit(t).await {
+        self.counters.unanswered.begin();
+        let stored = self.store.submit(t).await;
+        self.counters.unanswered.end();
+        if let Err(e) = stored {
             self.fail(format!("cannot store maps: {e}"));
             return;
         }
+        self.maps_quiet_since.set(Some(self.env.now()));
         self.consume(&new).await;
         self.monc.got("osdmap", u64::from(self.current_map().epoch));
     }
@@ -275,6 +319,40 @@ impl Osd {
     }
 }
 
+/// What is done with maps that came.
+#[derive(Debug, PartialEq, Eq)]
+enum Use {
+    /// They are here.
+    Nothing,
+    /// There are others before them, which come first: from this one on.
+    AskFrom(Epoch),
+    /// They follow the newest one here, or all that there are still.
+    These(RangeInclusive<Epoch>),
+}
+
+/// As `OSD::handle_osd_map` does (`src/osd/OSD.cc` at v16.2), whoever sent them and however few. `have`: the newest one here.
+fn judge(have: Epoch, m: &MOSDMap) -> Use {
+    let epochs = || m.maps.keys().chain(m.incremental_maps.keys()).copied();
+    let (Some(first), Some(newest)) = (epochs().min(), epochs().max()) else { return Use::Nothing };
+    if newest <= have {
+        return Use::Nothing;
+    }
+    if have == 0 || first <= have + 1 {
+        return Use::These(first.max(have + 1)..=newest);
+    }
+    if m.oldest_map <= have + 1 {
+        return Use::AskFrom(have + 1);
+    }
+    // A map may be left out only if nobody has it any more.
+    if m.oldest_map < first {
+        return Use::AskFrom(m.oldest_map);
+    }
+    match m.maps.contains_key(&first) {
+        true => Use::These(first..=newest),
+        false => Use::AskFrom(0),
+    }
+}
+
 fn decode_full(bytes: &Bytes) -> Option<OsdMap> {
     OsdMap::from_bytes(bytes).inspect_err(|e| tracing::error!("a full map: {e}")).ok()
 }
@@ -293,4 +371,39 @@ fn apply(last: &OsdMap, bytes: &Bytes) -> Option<(OsdMap, Bytes)> {
     }
     map.crc = crc;
     Some((map, full))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The map message of somebody who has maps from `oldest` on: one whole map, then steps.
+    fn message(oldest: Epoch, whole: Epoch, newest: Epoch) -> MOSDMap {
+        MOSDMap {
+            oldest_map: oldest,
+            newest_map: newest,
+            maps: BTreeMap::from([(whole, Bytes::new())]),
+            incremental_maps: (whole + 1..=newest).map(|epoch| (epoch, Bytes::new())).collect(),
+            ..MOSDMap::default()
+        }
+    }
+
+    /// A peer that took an OSD for far behind sent it the newest map alone. The OSD went on from that one, without
+    /// maps that the monitors still had, and never knew which intervals had passed in them.
+    #[test]
+    fn no_map_is_skipped_that_somebody_has() {
+        assert_eq!(judge(100, &message(500, 1000, 1000)), Use::AskFrom(500));
+        assert_eq!(judge(100, &message(500, 500, 540)), Use::These(500..=540));
+        assert_eq!(judge(600, &message(500, 1000, 1000)), Use::AskFrom(601));
+        assert_eq!(judge(499, &message(500, 500, 540)), Use::These(500..=540));
+        assert_eq!(judge(520, &message(500, 500, 540)), Use::These(521..=540));
+        assert_eq!(judge(540, &message(500, 500, 540)), Use::Nothing);
+        assert_eq!(judge(540, &MOSDMap::default()), Use::Nothing);
+        // Whoever has none yet needs no others.
+        assert_eq!(judge(0, &message(500, 1000, 1010)), Use::These(1000..=1010));
+        let mut steps = message(500, 499, 540);
+        steps.maps.clear();
+        assert_eq!(judge(499, &steps), Use::These(500..=540));
+        assert_eq!(judge(100, &steps), Use::AskFrom(0));
+    }
 }

@@ -11,6 +11,7 @@ mod clog;
 pub mod commits;
 mod dispatch;
 pub mod fullness;
+mod hang;
 mod heartbeat;
 mod host_impl;
 pub mod map_store;
@@ -195,6 +196,12 @@ pub struct Osd {
     pub(crate) waiting_for_map: RefCell<BTreeMap<Epoch, VecDeque<dispatch::Parked>>>,
     map_queue: RefCell<VecDeque<messages::MOSDMap>>,
     map_task: Cell<bool>,
+    /// When maps last came or were asked for.
+    maps_quiet_since: Cell<Option<Duration>>,
+    /// They are to be asked for in a moment, if none come.
+    maps_wanted_later: Cell<bool>,
+    /// A map is being fetched whole.
+    fetching_map: Cell<bool>,
     pub(crate) peer_epochs: RefCell<BTreeMap<OsdId, Epoch>>,
     /// Connections to OSDs that are up in the map of the epoch beside them. Bound: the OSDs of the map.
     peer_connections: RefCell<BTreeMap<OsdId, (Epoch, Connection)>>,
@@ -227,6 +234,8 @@ pub struct Osd {
     clog: clog::ClusterLog,
     pub(crate) statfs: Cell<Statfs>,
     room: fullness::Room,
+    /// The store is being asked how full it is, once a second.
+    measures_room: Cell<bool>,
     /// What pools take, if the store knows.
     pool_statfs: RefCell<Option<PoolStatfs>>,
     /// osd_failsafe_full_ratio.
@@ -374,6 +383,9 @@ impl Osd {
             waiting_for_map: RefCell::default(),
             map_queue: RefCell::default(),
             map_task: Cell::new(false),
+            maps_quiet_since: Cell::default(),
+            maps_wanted_later: Cell::default(),
+            fetching_map: Cell::default(),
             peer_epochs: RefCell::default(),
             peer_connections: RefCell::default(),
             heartbeats: heartbeat::Heartbeats::default(),
@@ -400,6 +412,7 @@ impl Osd {
             clog: clog::ClusterLog::default(),
             statfs: Cell::default(),
             room: fullness::Room::default(),
+            measures_room: Cell::default(),
             pool_statfs: RefCell::default(),
             failsafe_ratio: Cell::new(1.0),
             injected_fullness: fullness::InjectedFullness::default(),

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use perf::{Axis, Histogram, Times};
 
+use super::hang::Unanswered;
 use super::perf_queries::DynamicPerfStats;
 
 /// What is counted of client ops of a kind.
@@ -125,6 +126,8 @@ pub struct Counters {
     pub rw_out: BySize,
     /// Writes to the store, until they are durable.
     pub commit_latency: Times,
+    /// What the store has not answered.
+    pub(crate) unanswered: Unanswered,
     commit_shown: Cell<Shown>,
     /// Writes of primaries that have come here.
     pub subop_w: Cell<u64>,
@@ -217,8 +220,9 @@ impl Counters {
         bump(&self.subop_pull, 1);
     }
 
-    pub(crate) fn count_recovered(&self, bytes: u64) {
-        bump(&self.recovery_ops, 1);
+    /// A piece of an object was recovered, with which it is `complete` or not: objects are counted, not pieces.
+    pub(crate) fn count_recovered(&self, bytes: u64, complete: bool) {
+        bump(&self.recovery_ops, u64::from(complete));
         bump(&self.recovery_bytes, bytes);
     }
 
@@ -251,6 +255,16 @@ impl Counters {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// `recovery_ops` of `perf dump` counted pieces: the slower recovery went beside clients, the more objects it seemed to recover.
+    #[test]
+    fn recovered_objects_are_counted_once() {
+        let counters = Counters::default();
+        counters.count_recovered(1 << 20, false);
+        counters.count_recovered(1 << 20, false);
+        counters.count_recovered(1 << 20, true);
+        assert_eq!((counters.recovery_ops.get(), counters.recovery_bytes.get()), (1, 3 << 20));
+    }
 
     #[test]
     fn a_stores_latency_is_that_of_late() {

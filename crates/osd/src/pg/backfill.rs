@@ -337,6 +337,7 @@ impl Pg {
     /// Tells the targets how far they are. The last word counts once they have it durable.
     async fn advance_backfill(&self, targets: &[(PgShard, HObject)], end: &HObject) -> bool {
         let (map_epoch, _) = self.epochs();
+        let generation = self.generation.get();
         let op = if end.is_max() { BackfillOp::Finish } else { BackfillOp::Progress };
         for (target, last) in targets {
             if last >= end {
@@ -361,7 +362,7 @@ impl Pg {
                 end.is_max().then(|| self.recovery.expect_answer(*target, HObject::max()));
             self.host.send_osd(target.osd, message.encode());
             if let Some(acknowledged) = acknowledged
-                && acknowledged.await.is_err()
+                && (acknowledged.await.is_err() || generation != self.generation.get())
             {
                 return false;
             }

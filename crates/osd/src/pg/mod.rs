@@ -104,6 +104,8 @@ pub struct Pg {
     pub(crate) shards: shards::Shards,
     notify_counter: Cell<u32>,
     pub(crate) snap_trimming: Cell<bool>,
+    /// Trimming found a clone that it cannot trim before somebody repairs it.
+    pub(crate) snap_trim_error: Cell<bool>,
     wake_scheduled: Cell<bool>,
     requeue_scheduled: Cell<bool>,
     /// The peering state, since when, and the steps taken in it.
@@ -177,6 +179,7 @@ impl Pg {
             shards: shards::Shards::default(),
             notify_counter: Cell::new(0),
             snap_trimming: Cell::new(false),
+            snap_trim_error: Cell::new(false),
             wake_scheduled: Cell::new(false),
             requeue_scheduled: Cell::new(false),
             in_state: Cell::new(("", Duration::ZERO, 0)),
@@ -537,6 +540,7 @@ impl Pg {
         self.generation.set(self.generation.get() + 1);
         let (running, earlier) = self.running.get();
         self.running.set((0, running + earlier));
+        self.snap_trim_error.set(false);
         self.interval_ended.notify_all();
         self.serves.notify_all();
         self.contexts.clear();

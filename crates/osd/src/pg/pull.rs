@@ -22,6 +22,7 @@ use super::{Pg, extents};
 
 impl Pg {
     pub(super) async fn pull(&self, oid: &HObject, need: EVersion) -> Moved {
+        let generation = self.generation.get();
         loop {
             let source = self.core.borrow().sources(oid, need).into_iter().next();
             let Some(from) = source else { return Moved::Unfound };
@@ -32,6 +33,9 @@ impl Pg {
             self.send_pull(from, info, progress);
             match arrived.await {
                 Ok(true) => return Moved::Done,
+                // It was not there, in an interval that is over: the next one asks for itself what its members
+                // lack.
+                Ok(false) if generation != self.generation.get() => return Moved::Failed,
                 // It is not there: ask the next.
                 Ok(false) => {
                     let mut core = self.core.borrow_mut();
@@ -258,7 +262,7 @@ impl Pg {
     }
 
     fn count_pulled(&self, bytes: u64, complete: bool) {
-        self.host.counters().count_recovered(bytes);
+        self.host.counters().count_recovered(bytes, complete);
         let mut core = self.core.borrow_mut();
         let sum = &mut core.info.stats.stats.sum;
         sum.num_bytes_recovered += bytes as i64;

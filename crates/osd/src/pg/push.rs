@@ -94,7 +94,7 @@ impl Pg {
             if answered.await.is_err() {
                 return false;
             }
-            self.host.counters().count_recovered(bytes);
+            self.host.counters().count_recovered(bytes, chunk.complete);
             let mut core = self.core.borrow_mut();
             let sum = &mut core.info.stats.stats.sum;
             sum.num_bytes_recovered += bytes as i64;

@@ -68,7 +68,7 @@ fn take_done(repops: &mut BTreeMap<u64, Rc<RepOp>>) -> SmallVec<[Rc<RepOp>; 1]> 
 
 /// A primary's write that this copy has given to its store, and is to tell of when it is durable.
 pub struct Submitted {
-    pg: Rc<Pg>,
+    pg: InStore,
     generation: u64,
     begun: Duration,
     committed: LocalFuture<Result<(), StoreError>>,
@@ -82,6 +82,22 @@ pub struct Submitted {
     together: bool,
 }
 
+/// A write of a PG that the store has not answered, as long as somebody waits for that.
+struct InStore(Rc<Pg>);
+
+impl InStore {
+    fn new(pg: Rc<Pg>) -> InStore {
+        pg.host.counters().unanswered.begin();
+        InStore(pg)
+    }
+}
+
+impl Drop for InStore {
+    fn drop(&mut self) {
+        self.0.host.counters().unanswered.end();
+    }
+}
+
 impl Submitted {
     /// What the store says of it, when it does.
     pub(crate) fn committed(&mut self) -> impl Future<Output = Result<(), StoreError>> + Unpin {
@@ -91,6 +107,7 @@ impl Submitted {
     /// Tells the primary what the store said of it, unless the interval is over.
     pub(crate) fn tell(self, result: Result<(), StoreError>) {
         let Submitted { pg, from, tid, last_complete, epochs: (map_epoch, min_epoch), .. } = self;
+        let pg = &pg.0;
         let took = pg.count_commit(self.begun);
         pg.host.counters().subop_w_latency.add(took);
         if let Err(e) = result {
@@ -451,7 +468,7 @@ impl Pg {
         self.map_snaps(&entries, &mut t);
         t.set_sums(sums);
         let submitted = Submitted {
-            pg: self.rc(),
+            pg: InStore::new(self.rc()),
             generation: self.generation.get(),
             begun: self.host.env().recent(),
             committed: self.submit_now(t),
@@ -492,10 +509,10 @@ impl Pg {
         t: Transaction,
     ) -> impl Future<Output = Result<(), StoreError>> + 'static {
         let begun = self.host.env().recent();
-        let (pg, committed) = (self.rc(), self.submit_now(t));
+        let (pg, committed) = (InStore::new(self.rc()), self.submit_now(t));
         async move {
             let result = committed.await;
-            pg.count_commit(begun);
+            pg.0.count_commit(begun);
             result
         }
     }

@@ -205,7 +205,8 @@ impl Pg {
             }
             if to == known.chunk_len {
                 let mut core = self.core.borrow_mut();
-                core.info.stats.stats.sum.num_objects_recovered += targets.len() as i64;
+                let others = targets.iter().filter(|target| **target != core.whoami).count();
+                core.info.stats.stats.sum.num_objects_recovered += others as i64;
                 return Moved::Done;
             }
             offset = to;
@@ -242,30 +243,29 @@ impl Pg {
         generation: u64,
     ) -> bool {
         let bytes = op.data.len() as u64;
+        let complete = op.after_progress.data_complete && op.after_progress.omap_complete;
         if target == self.whoami() {
             let first = op.before_progress.first;
             self.recovery.expect_own(&op.soid, target, need, first);
-            if !self.take_push(target, op, self.scrub.is_repairing(), generation).await {
-                return false;
-            }
-        } else {
-            let answered = self.recovery.expect_answer(target, op.soid.clone());
-            let (map_epoch, min_epoch) = self.epochs();
-            let message = MOSDPGPush {
-                from: self.whoami(),
-                pgid: self.pgid_at(target),
-                map_epoch,
-                min_epoch,
-                pushes: vec![op],
-                is_repair: self.scrub.is_repairing(),
-                cost: bytes,
-            };
-            self.host.send_osd(target.osd, Message::encode(&message));
-            if answered.await.is_err() {
-                return false;
-            }
+            // Which counts it.
+            return self.take_push(target, op, self.scrub.is_repairing(), generation).await;
         }
-        self.host.counters().count_recovered(bytes);
+        let answered = self.recovery.expect_answer(target, op.soid.clone());
+        let (map_epoch, min_epoch) = self.epochs();
+        let message = MOSDPGPush {
+            from: self.whoami(),
+            pgid: self.pgid_at(target),
+            map_epoch,
+            min_epoch,
+            pushes: vec![op],
+            is_repair: self.scrub.is_repairing(),
+            cost: bytes,
+        };
+        self.host.send_osd(target.osd, Message::encode(&message));
+        if answered.await.is_err() {
+            return false;
+        }
+        self.host.counters().count_recovered(bytes, complete);
         self.core.borrow_mut().info.stats.stats.sum.num_bytes_recovered += bytes as i64;
         true
     }

@@ -31,6 +31,17 @@ fn remembered(purged: &IntervalSet, queue: &IntervalSet) -> IntervalSet {
     kept
 }
 
+/// How trimming ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Trimmed {
+    /// Nothing is left to trim.
+    All,
+    /// Something else has its turn first.
+    NotNow,
+    /// A clone cannot be trimmed before it is repaired.
+    Error,
+}
+
 impl Pg {
     /// Removed snapshots that this PG has not trimmed.
     pub(crate) fn snaps_to_trim(&self) -> IntervalSet {
@@ -73,25 +84,42 @@ impl Pg {
         }
         self.forget_purged_snaps();
         if self.snaps_to_trim().is_empty() {
+            self.snap_trim_error.set(false);
             return;
         }
         self.snap_trimming.set(true);
         let (pg, generation) = (self.rc(), self.generation.get());
         self.host.env().go(async move {
-            pg.trim_snaps(generation).await;
+            let ended = pg.trim_snaps(generation).await;
             pg.snap_trimming.set(false);
-            // The next interval did not begin: this one had not ended yet.
-            if generation != pg.generation.get() {
+            if generation == pg.generation.get() {
+                pg.note_trim_error(ended);
+            } else {
+                // The next interval did not begin: this one had not ended yet.
                 pg.maybe_trim_snaps();
             }
         });
     }
 
-    async fn trim_snaps(self: &Rc<Pg>, generation: u64) {
+    /// Users see whether trimming waits for a repair. It is tried again with the next map and after the next
+    /// scrub: an error stays shown until that has gone well.
+    fn note_trim_error(&self, ended: Trimmed) {
+        let is_error = match ended {
+            Trimmed::All => false,
+            Trimmed::NotNow => self.snap_trim_error.get(),
+            Trimmed::Error => true,
+        };
+        if self.snap_trim_error.replace(is_error) != is_error {
+            self.update_stamps();
+        }
+    }
+
+    async fn trim_snaps(self: &Rc<Pg>, generation: u64) -> Trimmed {
         loop {
-            let Some(snap) = self.snaps_to_trim().range_start() else { return };
-            if !self.trim_snap(snap, generation).await {
-                return;
+            let Some(snap) = self.snaps_to_trim().range_start() else { return Trimmed::All };
+            let trimmed = self.trim_snap(snap, generation).await;
+            if trimmed != Trimmed::All {
+                return trimmed;
             }
             // Done with this one: remembered with the next write of the info.
             let mut t = store::Transaction::new();
@@ -103,44 +131,44 @@ impl Pg {
             self.write_dirty(&mut t);
             if let Err(e) = self.host.store().submit(t).await {
                 self.host.store_failed(&e);
-                return;
+                return Trimmed::NotNow;
             }
             self.step(|core, _, now, out| core.share_history(now, out));
         }
     }
 
-    async fn trim_snap(self: &Rc<Pg>, snap: SnapId, generation: u64) -> bool {
+    async fn trim_snap(self: &Rc<Pg>, snap: SnapId, generation: u64) -> Trimmed {
         let bits = self.pgid.pgid.split_bits(self.pool().pg_num);
         loop {
             let found =
                 self.host.snap_mapper().objects_to_trim(self.pgid.pgid, bits, snap, BATCH).await;
             if generation != self.generation.get() {
-                return false;
+                return Trimmed::NotNow;
             }
             let objects: Vec<HObject> = match found {
                 Ok(objects) => objects,
                 Err(e) => {
                     self.host.store_failed(&e);
-                    return false;
+                    return Trimmed::NotNow;
                 }
             };
             if objects.is_empty() {
-                return true;
+                return Trimmed::All;
             }
-            let mut progressed = false;
+            let (mut progressed, mut is_error) = (false, false);
             for oid in objects {
                 let guard = self.contexts.lock(&oid.head(), LockKind::Write).await;
                 if generation != self.generation.get() || !self.may_trim() {
-                    return false;
+                    return Trimmed::NotNow;
                 }
                 let trim = snap_trim::trim_object(&self.as_ops(), guard, &oid, snap).await;
                 if generation != self.generation.get() || self.scrub.is_active() {
-                    return false;
+                    return Trimmed::NotNow;
                 }
                 match trim {
                     Ok(pending) => {
                         if !self.write_internally(pending).await {
-                            return false;
+                            return Trimmed::NotNow;
                         }
                         progressed = true;
                     }
@@ -150,7 +178,7 @@ impl Pg {
                         let mapper = self.host.snap_mapper();
                         let removed = mapper.remove_of_gone(&oid, async { true }).await;
                         if generation != self.generation.get() {
-                            return false;
+                            return Trimmed::NotNow;
                         }
                         progressed |= removed.is_ok_and(|removed| removed);
                     }
@@ -159,14 +187,19 @@ impl Pg {
                         // Another copy of it or of its head is being fetched: its turn comes when
                         // the PG is clean again.
                         if !self.core.borrow().is_clean() {
-                            return false;
+                            return Trimmed::NotNow;
                         }
+                        is_error = true;
                     }
                 }
                 self.host.env().sleep(self.host.snap_trim_sleep().max(PAUSE)).await;
             }
+            // Its rows stay, or nobody would trim it once its head is repaired. The snapshot is not done with before.
+            if is_error {
+                return Trimmed::Error;
+            }
             if !progressed {
-                return false;
+                return Trimmed::NotNow;
             }
         }
     }

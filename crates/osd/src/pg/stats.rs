@@ -95,6 +95,9 @@ impl Pg {
         if self.snap_trimming.get() {
             bits |= pg_state::SNAPTRIM;
         }
+        if self.snap_trim_error.get() {
+            bits |= pg_state::SNAPTRIM_ERROR;
+        }
         bits
     }
 
@@ -205,7 +208,7 @@ impl Pg {
         st.up_primary = core.mapping.up_primary;
         st.acting_primary = core.mapping.acting_primary;
         st.mapping_epoch = info.history.same_interval_since;
-        st.blocked_by = core.prior().blocked_by.keys().copied().collect();
+        st.blocked_by = core.blocked_by().into_iter().collect();
         st.purged_snaps = info.purged_snaps.intersection(&self.removed_snaps());
         let sum = &mut st.stats.sum;
         let copies = (core.mapping.size as usize).max(core.acting_len());

@@ -566,6 +566,17 @@ impl Peering {
         }
     }
 
+    /// For whom peering waits: who has not answered, or has to come back.
+    pub fn blocked_by(&self) -> BTreeSet<OsdId> {
+        match &self.state {
+            State::GetInfo { waiting } | State::GetMissing { waiting } => {
+                waiting.iter().map(|shard| shard.osd).collect()
+            }
+            State::GetLog { from } => [from.osd].into(),
+            _ => self.prior.blocked_by.keys().copied().collect(),
+        }
+    }
+
     fn forget_down_peers(&mut self, view: &dyn ClusterView) {
         let gone: Vec<PgShard> = self
             .peer_info

@@ -185,7 +185,7 @@ impl Peering {
         self.acting_backfill = choice.acting_backfill;
         self.backfill_targets = choice.backfill;
         if auth == self.whoami {
-            self.get_missing(now, view, out);
+            self.get_missing(None, now, view, out);
             return;
         }
         // Far enough back for every follower that can be brought up by log.
@@ -224,7 +224,7 @@ impl Peering {
         match &mut self.state {
             State::GetLog { from: expected } if *expected == from => {
                 if self.take_master_log(from, info, log, missing, now, out) {
-                    self.get_missing(now, view, out);
+                    self.get_missing(Some(from), now, view, out);
                 } else {
                     self.state = State::Incomplete;
                 }
@@ -326,8 +326,14 @@ impl Peering {
         self.send(stray, PeerMessage::Info(Box::new(info), None, None), out);
     }
 
-    /// Asks the followers for what they lack, where their infos do not tell.
-    fn get_missing(&mut self, now: Duration, view: &dyn ClusterView, out: &mut Vec<Effect>) {
+    /// Asks the followers for what they lack, where their infos do not tell, and `source` has not with its log.
+    fn get_missing(
+        &mut self,
+        source: Option<PgShard>,
+        now: Duration,
+        view: &dyn ClusterView,
+        out: &mut Vec<Effect>,
+    ) {
         let mut waiting = BTreeSet::new();
         let peers: Vec<PgShard> = self.acting_backfill.iter().copied().collect();
         for peer in peers {
@@ -348,8 +354,8 @@ impl Peering {
                 self.peer_missing.insert(peer, Missing::default());
                 continue;
             }
-            if self.peer_missing.contains_key(&peer) {
-                continue; // the authoritative log's holder
+            if source == Some(peer) {
+                continue;
             }
             // Divergence can only lie above the last activation that is durable on all that acted
             // and whose log the peer has. Its own may have been durable on it alone:

@@ -562,6 +562,60 @@ fn info_in_interval_20(started: u32, head: u64) -> PgInfo {
     }
 }
 
+/// A pull of the interval before failed when the next one had begun, and noted there that the source lacked the object. Whoever
+/// something was noted of was taken for the one whose log had come: it was not asked what it lacked, and counted as
+/// complete but for that object.
+#[test]
+fn what_is_noted_of_a_peer_does_not_keep_it_from_being_asked() {
+    let map = map_of_two(20, &[0, 1]);
+    let pgid = PgId { pool: 1, seed: 0 }.spg();
+    let (me, other) = (PgShard::replica(0), PgShard::replica(1));
+    let settings = World::new(1, 2, 2, 1, Redundancy::Copies).settings;
+    let (own, past) = (info_in_interval_20(10, 5), PastIntervals::default());
+    let mut primary = Peering::load(me, pgid, settings, map.mapping(), 20, own, past);
+    let (now, mut out) = (Duration::from_secs(1), Vec::new());
+    primary.act_map(&map, now, &mut out);
+    let noted = primary.peer_missing.entry(other).or_default();
+    noted.add(&oid(1), EVersion::new(10, 4), EVersion::ZERO, false);
+    let behind = PeerMessage::Notify(Box::new(info_in_interval_20(10, 3)), Box::default());
+    primary.on_message(other, (20, 20), behind, &map, now, &mut out);
+    assert_eq!(primary.state(), &State::GetMissing { waiting: [other].into() });
+    let asked = out.iter().any(|effect| {
+        let Effect::Send { to, message, .. } = effect else { return false };
+        *to == other && matches!(message, PeerMessage::Query(Query::Log(_) | Query::FullLog, _))
+    });
+    assert!(asked);
+}
+
+/// `ceph osd blocked-by` named those alone that are to come back: for whom a PG waited that was up, and did not answer,
+/// nobody could see.
+#[test]
+fn whoever_has_not_answered_blocks() {
+    let map = map_of_two(20, &[0, 1]);
+    let pgid = PgId { pool: 1, seed: 0 }.spg();
+    let (me, other) = (PgShard::replica(0), PgShard::replica(1));
+    let settings = || World::new(1, 2, 2, 1, Redundancy::Copies).settings;
+    // Whether its log has what ours lacks.
+    for (own, its) in [(5, 3), (3, 5)] {
+        let (own, past) = (info_in_interval_20(10, own), PastIntervals::default());
+        let mut primary = Peering::load(me, pgid, settings(), map.mapping(), 20, own, past);
+        let (now, mut out) = (Duration::from_secs(1), Vec::new());
+        assert!(primary.blocked_by().is_empty());
+        primary.act_map(&map, now, &mut out);
+        assert!(matches!(primary.state(), State::GetInfo { .. }), "{}", primary.state().name());
+        assert_eq!(primary.blocked_by(), [1].into());
+        let notify = PeerMessage::Notify(Box::new(info_in_interval_20(10, its)), Box::default());
+        primary.on_message(other, (20, 20), notify, &map, now, &mut out);
+        let state = primary.state();
+        assert!(
+            matches!(state, State::GetMissing { .. } | State::GetLog { .. }),
+            "{}",
+            state.name()
+        );
+        assert_eq!(primary.blocked_by(), [1].into());
+    }
+}
+
 /// An OSD died that alone had acknowledged writes. What its disk held was put on another OSD, which told the primary of
 /// itself and had the last word with that: it is no member, and was none. Then the operator declared the dead one lost.
 /// The primary began anew in the same interval, asked those of before, and had forgotten the one who knew: the PG was
