@@ -32,7 +32,7 @@ use crate::layout::{Layout, make_private_folder, parse_conf, sync_parent, write_
 use crate::output::tell;
 use crate::session::AdminSession;
 use crate::up::Plan;
-use crate::{addresses, allocator, household, logging, memory, start, stores, up};
+use crate::{addresses, allocator, crush_location, household, logging, memory, start, stores, up};
 
 /// All monitor features of 16.2 (mon_feature_t: kraken to pacific).
 const MON_FEATURES: u64 = 255;
@@ -239,6 +239,7 @@ async fn run_daemon(env: &Env, config: Rc<Config>) -> Result<(), Failure> {
             let keyring = read_keyring(&config)?.unwrap_or_default();
             let _lock = stores::lock(&config, stores::Patience::Some)?;
             let store = stores::open(env, &config).await?;
+            crush_location::by_hook(env, &config).await;
             let starting = osd::Osd::start(env.clone(), config.clone(), keyring, store.clone());
             let Some(started) = unless_told(env, starting).await else {
                 return store.close().await.map_err(|e| not_closed(&config, &e));

@@ -6,6 +6,7 @@ mod allocator;
 mod block;
 mod cli;
 mod code;
+mod crush_location;
 mod daemon;
 mod down;
 mod failure;
