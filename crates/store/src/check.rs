@@ -11,7 +11,7 @@ use crate::object_store::OBJECT_LEN_MAX;
 use crate::{CollId, CollIndex, ObjectIndex, Op, StoreError, Transaction};
 
 /// What exists now.
-pub(crate) trait Existing {
+pub trait Existing {
     /// Number of objects of a collection, `None` if there is no such collection.
     fn collection_len(&self, cid: &CollId) -> Option<usize>;
     /// Whether there is such a collection: asked for every operation, the number for few.
@@ -27,13 +27,13 @@ pub(crate) trait Existing {
 }
 
 /// Whether a split moves an object: the low `bits` of its hash are `rem`.
-pub(crate) fn split_moves(oid: &GhObject, bits: u32, rem: u32) -> bool {
+pub fn split_moves(oid: &GhObject, bits: u32, rem: u32) -> bool {
     let mask = if bits >= 32 { u32::MAX } else { (1 << bits) - 1 };
     oid.hobj.hash & mask == rem & mask
 }
 
-/// The reason why the transaction cannot be applied, if there is one.
-pub(crate) fn check(t: &Transaction, existing: &dyn Existing) -> Result<(), StoreError> {
+/// The reason why the transaction cannot be applied, if there is one: each backend refuses it with this before anything changes.
+pub fn check(t: &Transaction, existing: &dyn Existing) -> Result<(), StoreError> {
     // Most transactions change objects of collections that exist: no view is needed for those.
     let mut view =
         View { t, existing, colls: Overlay::default(), objects: Overlay::default(), bulk: 0 };

@@ -516,7 +516,7 @@ mod tests {
     use crate::bluestore::{BlueStore, Compression, Database, MkfsOptions};
     use crate::keyed::keys::onode_key;
     use crate::kv::{Kv, MemKv, SharedKv};
-    use crate::suite::{block_on, numbered, pg};
+    use crate::testing::{block_on, numbered, pg};
     use crate::{ObjectStore, Transaction};
 
     /// A store with some objects, closed.

@@ -545,7 +545,7 @@ mod tests {
     use super::*;
     use crate::blocking::Core as _;
     use crate::kv::RocksDbOptions;
-    use crate::suite::{block_on, numbered, pg};
+    use crate::testing::{block_on, numbered, pg};
 
     /// A store of 64 MiB in memory, made and not open, and its database.
     pub(super) async fn made(env: &Env) -> (SharedDevice, Database) {

@@ -196,7 +196,7 @@ mod tests {
     use crate::bluestore::Compression;
     use crate::bluestore::tests::made;
     use crate::keyed::rounds::Durable;
-    use crate::suite::{block_on, numbered, pg};
+    use crate::testing::{block_on, numbered, pg};
     use crate::{PoolOptions, Transaction};
 
     /// A pool's numbers follow writes, compression, clones and removals; an older store, which has

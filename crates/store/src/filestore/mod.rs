@@ -14,6 +14,8 @@ mod apply;
 mod checkpoint;
 mod commit;
 mod core;
+#[cfg(test)]
+mod crash_tests;
 mod files;
 mod fsck;
 mod index;

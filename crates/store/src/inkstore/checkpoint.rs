@@ -417,7 +417,7 @@ mod tests {
 
     use super::*;
     use crate::inkstore::{InkStore, MkfsOptions};
-    use crate::suite::{block_on, numbered, pg};
+    use crate::testing::{block_on, numbered, pg};
     use crate::{ObjectStore, StoreError, Transaction};
 
     async fn made(env: &Env, len: u64, log_len: u64) -> (Rc<MemoryFile>, InkStore) {

@@ -234,7 +234,7 @@ mod tests {
     use super::*;
     use crate::inkstore::write::PATCHES_IN_ALL_MAX;
     use crate::inkstore::{InkStore, MkfsOptions};
-    use crate::suite::{block_on, numbered, pg};
+    use crate::testing::{block_on, numbered, pg};
     use crate::{ObjectStore, Transaction};
 
     /// A device on which a read takes its time.

@@ -151,10 +151,11 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
+    use crate::keyed::keys::onode_key;
     use crate::kstore::format::stripe_key;
     use crate::kstore::{KStore, MkfsOptions};
     use crate::kv::{MemKv, SharedKv};
-    use crate::suite::{block_on, numbered, pg};
+    use crate::testing::{block_on, numbered, object, pg};
     use crate::{ObjectStore, Transaction};
 
     #[test]
@@ -192,6 +193,57 @@ mod tests {
             let report = fsck(true).await.unwrap();
             assert_eq!((report.errors.len(), report.repaired), (1, 0));
             assert!(report.errors[0].contains("1 stripes"), "{report:?}");
+        });
+    }
+
+    /// `fsck --repair` took the content of an object whose onode did not decode, or whose key did not, for nobody's, and
+    /// removed it; of a placement group's own object that is its log.
+    #[test]
+    fn what_may_be_an_unreadable_objects_stays() {
+        block_on(|env| async move {
+            let kv: SharedKv = Arc::new(MemKv::new());
+            let options = MkfsOptions { uuid: [1; 16], stripe_len: 4096 };
+            KStore::mkfs(&env, kv.clone(), options).await.unwrap();
+            let store = KStore::mount(env.clone(), kv.clone(), 64 << 20).await.unwrap();
+            let (cid, oid) = (pg(0), object("o", 1));
+            let mut t = Transaction::new();
+            t.mkcoll(&cid, 0).touch(&cid, &oid).write(&cid, &oid, 0, vec![1; 10_000]);
+            t.omap_setkeys(&cid, &oid, [("k", "v".into())]);
+            store.submit(t).await.unwrap();
+            store.close().await.unwrap();
+            let key = onode_key(&cid, &oid);
+            let onode = kv.get(&key).unwrap().expect("the object's onode");
+            let put = |value: Bytes| {
+                let mut batch = KvBatch::new();
+                batch.put(key.clone(), value);
+                kv.commit(batch).unwrap();
+            };
+            let repaired = async || {
+                let store = KStore::mount(env.clone(), kv.clone(), 64 << 20).await.unwrap();
+                let repair = FsckOptions { deep: true, repair: true };
+                let found = store.fsck(repair).await.unwrap();
+                store.close().await.unwrap();
+                found.errors.join("\n")
+            };
+            put(Bytes::from_static(b"rot"));
+            let said = repaired().await;
+            assert!(said.contains("does not decode") && said.contains("they stay"), "{said}");
+            // The same of a key.
+            let cut = key.slice(..key.len() - 5);
+            let mut batch = KvBatch::new();
+            batch.delete(key.clone()).put(cut.clone(), onode.clone());
+            kv.commit(batch).unwrap();
+            let said = repaired().await;
+            assert!(said.contains("names nothing") && said.contains("they stay"), "{said}");
+            // Somebody who can, mends it.
+            let mut batch = KvBatch::new();
+            batch.delete(cut);
+            kv.commit(batch).unwrap();
+            put(onode);
+            let store = KStore::mount(env.clone(), kv.clone(), 64 << 20).await.unwrap();
+            let data = store.read(&cid, &oid, 0, 20_000).await.unwrap();
+            assert_eq!(data.to_contiguous(), vec![1; 10_000]);
+            assert_eq!(store.omap_values(&cid, &oid, &["k".into()]).await.unwrap().len(), 1);
         });
     }
 }

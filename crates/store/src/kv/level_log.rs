@@ -112,7 +112,7 @@ fn part(block: &[u8]) -> Option<(u8, usize)> {
 mod tests {
     use super::*;
     use crate::kv::{Engine, Kv, KvBatch, KvError, LevelDbOptions, NativeKv};
-    use crate::suite::Dir;
+    use crate::testing::Dir;
 
     fn open(dir: &Path) -> Result<NativeKv, KvError> {
         NativeKv::open(dir, &Engine::LevelDb(LevelDbOptions::default()), true)

@@ -100,7 +100,7 @@ impl MemStore {
 
     /// What is counted as used, and what the objects have.
     #[cfg(test)]
-    pub(crate) fn counted(&self) -> (u64, u64) {
+    fn counted(&self) -> (u64, u64) {
         let state = self.state.borrow();
         (state.used, state.all())
     }
@@ -447,5 +447,52 @@ impl ObjectStore for MemStore {
             tracing::error!(error = %e, "cannot save the memstore");
             e.into()
         }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use device::memory::Choices;
+
+    use super::*;
+    use crate::testing::{Dir, Model, Sizes, block_on, transaction};
+
+    #[test]
+    fn memory_counts_what_objects_have() {
+        block_on(|_| async {
+            for seed in 0..20 {
+                let store = MemStore::new(1 << 30);
+                let (mut model, mut choices) = (Model::default(), Choices::new(seed));
+                for step in 0..200 {
+                    let t = transaction(&mut choices, &model, Sizes::SMALL);
+                    if model.apply(&t).is_ok() {
+                        store.submit(t).await.unwrap();
+                    }
+                    let (used, have) = store.counted();
+                    assert_eq!(used, have, "seed {seed}, step {step}");
+                }
+                assert!(store.counted().0 > 0);
+            }
+        });
+    }
+
+    #[test]
+    fn one_that_was_saved_counts_them_too() {
+        block_on(|_| async {
+            let dir = Dir::new("memstore-counts");
+            let path = dir.0.join("saved");
+            assert_eq!(MemStore::make(&path, 1 << 20).close().await, Ok(()));
+            let store = MemStore::open(&path, 16 << 20).unwrap();
+            let (mut model, mut choices) = (Model::default(), Choices::new(9));
+            for _ in 0..300 {
+                let t = transaction(&mut choices, &model, Sizes::SMALL);
+                if model.apply(&t).is_ok() {
+                    store.submit(t).await.unwrap();
+                }
+            }
+            store.close().await.unwrap();
+            let (used, have) = MemStore::open(&path, 16 << 20).unwrap().counted();
+            assert!(used > 0 && used == have, "{used} {have}");
+        });
     }
 }

@@ -16,13 +16,11 @@ use bytes::Bytes;
 use device::memory::Choices;
 use env::Env;
 
-use super::contract::file_settings;
-use super::driver::block_on;
-use super::model::Model;
-use super::real::Dir;
-use super::workload::{Sizes, numbered, object, pg, transaction};
 use crate::filestore::{FileStore, Settings, make_current};
 use crate::kv::{Direction, Kv, KvBatch, KvError, MemKv, SharedKv, Visit};
+use crate::testing::{
+    Dir, Model, Sizes, block_on, file_settings, numbered, object, pg, transaction,
+};
 use crate::{FsckOptions, ObjectStore, StoreError, Transaction};
 
 const LIMIT: u64 = 64 << 20;

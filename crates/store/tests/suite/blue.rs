@@ -9,12 +9,12 @@ use bytes::Bytes;
 use device::SharedDevice;
 use device::shared_memory::SharedMemoryFile;
 use env::{AlignedBuf, Env, SharedBlockFile};
+use store::bluestore::{Algorithm, BlueStore, Compression, CompressionMode, Database, MkfsOptions};
+use store::kv::{Engine, KvError, MemKv, NativeKv, RocksDbOptions, SharedKv};
+use store::{Fsck, FsckOptions, ObjectStore, StoreError};
 
+use super::common::Dir;
 use super::native::engines;
-use super::real::Dir;
-use crate::bluestore::{Algorithm, BlueStore, Compression, CompressionMode, Database, MkfsOptions};
-use crate::kv::{Engine, KvError, MemKv, NativeKv, RocksDbOptions, SharedKv};
-use crate::{Fsck, FsckOptions, ObjectStore, StoreError};
 
 /// What the database stands on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

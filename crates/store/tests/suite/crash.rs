@@ -6,13 +6,11 @@ use std::rc::Rc;
 
 use device::memory::{Choices, MemoryFile};
 use env::Env;
+use store::inkstore::InkStore;
+use store::{ObjectStore, Transaction};
 
+use super::common::{Model, Sizes, block_on, bytes, numbered, object, pg, transaction};
 use super::contract::{made, mounted};
-use super::driver::block_on;
-use super::model::Model;
-use super::workload::{Sizes, bytes, numbered, object, pg, transaction};
-use crate::inkstore::InkStore;
-use crate::{ObjectStore, Transaction};
 
 /// A device as a crash left it, and how many transactions were acknowledged and submitted.
 struct Image {

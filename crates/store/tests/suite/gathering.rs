@@ -9,12 +9,11 @@ use bytes::Bytes;
 use device::BlockDevice;
 use device::memory::{Choices, MemoryFile};
 use env::{AlignedBuf, BlockFile, Env, LocalFuture, Until};
+use store::inkstore::InkStore;
+use store::{ObjectStore, Transaction};
 
+use super::common::{block_on, numbered, pg};
 use super::contract::made;
-use super::driver::block_on;
-use super::workload::{numbered, pg};
-use crate::inkstore::InkStore;
-use crate::{ObjectStore, Transaction};
 
 const SYNC: Duration = Duration::from_millis(1);
 const ROUNDS: u32 = 200;

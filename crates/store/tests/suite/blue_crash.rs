@@ -11,14 +11,12 @@ use device::memory::Choices;
 use device::shared_memory::SharedMemoryFile;
 use device::{SharedDevice, WriteCause};
 use env::{AlignedBuf, Env, SharedBlockFile};
+use store::bluestore::{BlueStore, Compression, Database};
+use store::kv::{Kv, KvBatch, MemKv, SharedKv};
+use store::{FsckOptions, ObjectStore, StoreError, Transaction};
 
 use super::blue::{Disks, Under, check, made, mounted};
-use super::driver::block_on;
-use super::model::Model;
-use super::workload::{Sizes, numbered, object, pg, transaction};
-use crate::bluestore::{BlueStore, Compression, Database};
-use crate::kv::{Kv, KvBatch, MemKv, SharedKv};
-use crate::{FsckOptions, ObjectStore, StoreError, Transaction};
+use super::common::{Model, Sizes, block_on, numbered, object, pg, transaction};
 
 fn copy(kv: &SharedKv) -> SharedKv {
     let mut batch = KvBatch::new();

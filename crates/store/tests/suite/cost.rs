@@ -6,12 +6,11 @@ use bstr::BString;
 use bytes::Bytes;
 use device::memory::{Choices, MemoryFile};
 use env::Env;
+use store::{ObjectStore, Transaction};
 use types::hobject::GhObject;
 
+use super::common::{block_on, object, pg};
 use super::contract::made;
-use super::driver::block_on;
-use super::workload::{object, pg};
-use crate::{ObjectStore, Transaction};
 
 const OBJECTS: u64 = 16;
 const OBJECT_LEN: u64 = 1 << 20;

@@ -2,12 +2,11 @@
 
 use bstr::BString;
 use device::memory::Choices;
+use store::{CollId, StoreError, Transaction};
 
 use super::blue::Under;
+use super::common::{Model, numbered, object, pg, scattered};
 use super::contract::{Backend, Kind, each};
-use super::model::Model;
-use super::workload::{numbered, object, pg, scattered};
-use crate::{CollId, StoreError, Transaction};
 
 #[test]
 fn a_full_device_refuses_and_recovers() {

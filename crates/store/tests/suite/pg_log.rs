@@ -7,12 +7,11 @@ use std::rc::Rc;
 use bstr::BString;
 use bytes::Bytes;
 use device::memory::{Choices, MemoryFile};
+use store::inkstore::InkStore;
+use store::{ObjectStore, Transaction};
 
+use super::common::{block_on, object, pg};
 use super::contract::{made, mounted};
-use super::driver::block_on;
-use super::workload::{object, pg};
-use crate::inkstore::InkStore;
-use crate::{ObjectStore, Transaction};
 
 type Keys = BTreeMap<BString, Bytes>;
 

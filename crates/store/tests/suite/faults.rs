@@ -7,14 +7,12 @@ use device::BlockDevice;
 use device::faults::{Faults, FaultyFile};
 use device::memory::{Choices, MemoryFile};
 use env::Env;
+use store::inkstore::InkStore;
+use store::kv::{Kv, KvBatch, MemKv, RedbKv, joined_key, prefix_range};
+use store::{ObjectStore, StoreError, Transaction};
 
+use super::common::{Model, Sizes, block_on, bytes, numbered, pg, transaction};
 use super::contract::{made, mounted};
-use super::driver::block_on;
-use super::model::Model;
-use super::workload::{Sizes, bytes, numbered, pg, transaction};
-use crate::inkstore::InkStore;
-use crate::kv::{Kv, KvBatch, MemKv, RedbKv, joined_key, prefix_range};
-use crate::{ObjectStore, StoreError, Transaction};
 
 /// A device with some contents, the model of them and that before the last transaction.
 async fn filled(env: &Env, seed: u64, close: bool) -> (Rc<MemoryFile>, [Model; 2]) {
@@ -187,7 +185,7 @@ fn what_is_no_store_is_refused() {
         assert!(matches!(mounted(&env, tiny).await, Err(StoreError::Format(_))));
         // An older store's log and superblocks mean nothing to a new one.
         let (file, _) = filled(&env, 1, false).await;
-        let options = crate::inkstore::MkfsOptions { uuid: [9; 16], log_len: Some(256 << 10) };
+        let options = store::inkstore::MkfsOptions { uuid: [9; 16], log_len: Some(256 << 10) };
         InkStore::mkfs(&BlockDevice::new(file.clone()), options).await.unwrap();
         let store = mounted(&env, file).await.unwrap();
         assert_eq!(store.collections().await, Ok(Vec::new()));

@@ -7,14 +7,12 @@ use bytes::Bytes;
 use device::BlockDevice;
 use device::memory::{Choices, MemoryFile};
 use env::Env;
+use store::inkstore::InkStore;
+use store::{CollId, ObjectStore, StoreError, Transaction};
 use types::crc::crc32c;
 
+use super::common::{all_of, block_on, bytes, numbered, pg};
 use super::contract::made;
-use super::driver::block_on;
-use super::model::all_of;
-use super::workload::{bytes, numbered, pg};
-use crate::inkstore::InkStore;
-use crate::{CollId, ObjectStore, StoreError, Transaction};
 
 const LEN: u64 = 256 << 10;
 /// Small: places are used again and again.

@@ -4,24 +4,22 @@ use std::collections::BTreeMap;
 
 use bstr::BString;
 use bytes::Bytes;
+use store::{CollId, Existing, ObjectStore, Op, StoreError, Transaction, check, split_moves};
 use types::bufferlist::BufferList;
 use types::crc::crc32c;
 use types::hobject::GhObject;
 
-use crate::check::{Existing, check, split_moves};
-use crate::{CollId, ObjectStore, Op, StoreError, Transaction};
-
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Object {
-    pub(super) data: Vec<u8>,
-    pub(super) attrs: BTreeMap<BString, Bytes>,
-    pub(super) omap: BTreeMap<BString, Bytes>,
-    pub(super) header: Bytes,
+pub(crate) struct Object {
+    pub(crate) data: Vec<u8>,
+    pub(crate) attrs: BTreeMap<BString, Bytes>,
+    pub(crate) omap: BTreeMap<BString, Bytes>,
+    pub(crate) header: Bytes,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Model {
-    pub(super) colls: BTreeMap<CollId, (u32, BTreeMap<GhObject, Object>)>,
+pub(crate) struct Model {
+    pub(crate) colls: BTreeMap<CollId, (u32, BTreeMap<GhObject, Object>)>,
 }
 
 impl Existing for Model {
@@ -47,7 +45,7 @@ impl Object {
 }
 
 impl Model {
-    pub(super) fn apply(&mut self, t: &Transaction) -> Result<(), StoreError> {
+    pub(crate) fn apply(&mut self, t: &Transaction) -> Result<(), StoreError> {
         check(t, self)?;
         for op in t.ops() {
             self.step(t, op);
@@ -173,7 +171,7 @@ impl Model {
     }
 
     /// Whether the store holds exactly this. The error says where it does not.
-    pub(super) async fn compare(&self, store: &dyn ObjectStore) -> Result<(), String> {
+    pub(crate) async fn compare(&self, store: &dyn ObjectStore) -> Result<(), String> {
         let wrong = |what: String| Err(what);
         let colls = store.collections().await.map_err(|e| e.to_string())?;
         if colls != self.colls.keys().copied().collect::<Vec<_>>() {
@@ -197,7 +195,7 @@ impl Model {
     }
 }
 
-pub(super) async fn list_all(
+pub(crate) async fn list_all(
     store: &dyn ObjectStore,
     cid: &CollId,
     page: usize,
@@ -214,7 +212,7 @@ pub(super) async fn list_all(
 }
 
 /// What was read, in one piece, if the checksums that came with it are its own.
-pub(super) fn all_of(read: &BufferList) -> Result<Bytes, String> {
+pub(crate) fn all_of(read: &BufferList) -> Result<Bytes, String> {
     let data = read.to_contiguous();
     match read.crc32c(7) == crc32c(7, &data) {
         true => Ok(data),

@@ -10,12 +10,11 @@ use device::BlockDevice;
 use device::memory::{Choices, MemoryFile};
 use env::sync::Notify;
 use env::{AlignedBuf, BlockFile, LocalFuture, Until};
+use store::inkstore::InkStore;
+use store::{ObjectStore, Transaction};
 
+use super::common::{block_on, bytes, numbered, pg};
 use super::contract::made;
-use super::driver::block_on;
-use super::workload::{bytes, numbered, pg};
-use crate::inkstore::InkStore;
-use crate::{ObjectStore, Transaction};
 
 #[test]
 fn a_removed_object_is_given_back_to_the_device() {

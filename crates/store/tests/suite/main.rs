@@ -4,22 +4,16 @@
 mod blue;
 mod blue_crash;
 mod caching;
+mod common;
 mod contract;
 mod cost;
 mod crash;
 mod discarding;
-mod driver;
 mod faults;
-mod filestore_crash;
 mod filling;
 mod gathering;
+mod growing;
 mod kstore_crash;
-mod model;
 mod native;
 mod pg_log;
 mod real;
-mod workload;
-
-pub(crate) use driver::block_on;
-pub(crate) use real::Dir;
-pub(crate) use workload::{numbered, pg};

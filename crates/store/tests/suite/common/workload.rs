@@ -5,29 +5,29 @@ use std::collections::{BTreeMap, BTreeSet};
 use bstr::BString;
 use bytes::Bytes;
 use device::memory::Choices;
+use store::{CollId, Transaction};
 use types::hobject::{GhObject, HObject};
 use types::pg::{PgId, SpgId};
 
 use super::model::Model;
-use crate::{CollId, Transaction};
 
 /// How big things get.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Sizes {
-    pub(super) objects: u64,
-    pub(super) object_len: u64,
-    pub(super) write_len: u64,
+pub(crate) struct Sizes {
+    pub(crate) objects: u64,
+    pub(crate) object_len: u64,
+    pub(crate) write_len: u64,
 }
 
 impl Sizes {
-    pub(super) const SMALL: Sizes = Sizes { objects: 12, object_len: 40_000, write_len: 14_000 };
+    pub(crate) const SMALL: Sizes = Sizes { objects: 12, object_len: 40_000, write_len: 14_000 };
 }
 
 pub(crate) fn pg(seed: u32) -> CollId {
     CollId::Pg(SpgId { pgid: PgId { pool: 1, seed }, shard: -1 })
 }
 
-pub(super) fn object(name: &str, hash: u32) -> GhObject {
+pub(crate) fn object(name: &str, hash: u32) -> GhObject {
     GhObject::new(HObject {
         name: name.into(),
         hash,
@@ -49,7 +49,7 @@ pub(crate) fn numbered(n: u64) -> GhObject {
     oid
 }
 
-pub(super) fn bytes(choices: &mut Choices, len: u64) -> Bytes {
+pub(crate) fn bytes(choices: &mut Choices, len: u64) -> Bytes {
     let seed = choices.below(u64::MAX);
     let mut own = Choices::new(seed);
     let mut out = Vec::with_capacity(len as usize + 8);
@@ -71,7 +71,7 @@ fn extent(choices: &mut Choices, max: u64) -> u64 {
 }
 
 /// A transaction that the model can apply, or sometimes one that it must refuse.
-pub(super) fn transaction(choices: &mut Choices, model: &Model, sizes: Sizes) -> Transaction {
+pub(crate) fn transaction(choices: &mut Choices, model: &Model, sizes: Sizes) -> Transaction {
     let mut t = Transaction::new();
     let cids: Vec<CollId> = model.colls.keys().copied().collect();
     if cids.is_empty() || (cids.len() < 3 && choices.below(40) == 0) {
@@ -194,7 +194,7 @@ fn operation(
 }
 
 /// Keys of an omap in no order, so that compactions meet all of it, each with a value.
-pub(super) fn scattered(choices: &mut Choices) -> BTreeMap<BString, Bytes> {
+pub(crate) fn scattered(choices: &mut Choices) -> BTreeMap<BString, Bytes> {
     let entry = |choices: &mut Choices| {
         let value = vec![choices.below(256) as u8; 200 + choices.below(3000) as usize];
         (format!("{:016x}", choices.below(u64::MAX)).into(), value.into())

@@ -12,16 +12,14 @@ use std::sync::Arc;
 use device::memory::Choices;
 use env::Env;
 use env::real::{Reactors, Runtime};
+use store::kstore::{KStore, MkfsOptions};
+use store::kv::{Engine, LevelDbOptions, NativeKv, RocksDbOptions, SharedKv};
+use store::{ObjectStore, StoreError};
 
-use super::model::Model;
+use super::common::{Dir, Model, Sizes, transaction};
 use super::native::{copy_dir, engines};
-use super::real::Dir;
-use super::workload::{Sizes, transaction};
-use crate::kstore::{KStore, MkfsOptions};
-use crate::kv::{Engine, LevelDbOptions, NativeKv, RocksDbOptions, SharedKv};
-use crate::{ObjectStore, StoreError};
 
-fn opened(path: &Path, engine: &Engine) -> Result<SharedKv, crate::KvError> {
+fn opened(path: &Path, engine: &Engine) -> Result<SharedKv, store::KvError> {
     Ok(Arc::new(NativeKv::open(path, engine, true)?))
 }
 
@@ -215,17 +213,17 @@ fn every_byte_put_into_the_log_has_a_cause() {
             let options = MkfsOptions { uuid: [1; 16], stripe_len: 4096 };
             KStore::mkfs(&env, kv.clone(), options).await.unwrap();
             let store = mounted(&env, kv).await.unwrap();
-            let mut t = crate::Transaction::new();
-            let (cid, oid) = (super::workload::pg(0), super::workload::object("o", 1));
+            let mut t = store::Transaction::new();
+            let (cid, oid) = (super::common::pg(0), super::common::object("o", 1));
             t.mkcoll(&cid, 0).touch(&cid, &oid);
             store.submit(t).await.unwrap();
             let before = store.counters();
             // 10,000 bytes at 1,000: three stripes, of which two are rewritten in part.
-            let mut t = crate::Transaction::new();
+            let mut t = store::Transaction::new();
             t.write(&cid, &oid, 1000, vec![1; 10_000]);
             store.submit(t).await.unwrap();
             let grown = |counter: &str| {
-                let of = |all: &[crate::StoreCounter]| {
+                let of = |all: &[store::StoreCounter]| {
                     all.iter().find(|c| c.name == counter).unwrap().value
                 };
                 of(&store.counters()) - of(&before)
@@ -240,55 +238,4 @@ fn every_byte_put_into_the_log_has_a_cause() {
             assert_eq!(grown("written"), wal, "{name}");
         });
     }
-}
-
-/// `fsck --repair` took the content of an object whose onode did not decode, or whose key did not, for nobody's, and
-/// removed it; of a placement group's own object that is its log.
-#[test]
-fn what_may_be_an_unreadable_objects_stays() {
-    super::driver::block_on(|env| async move {
-        let kv: SharedKv = Arc::new(crate::kv::MemKv::new());
-        let options = MkfsOptions { uuid: [1; 16], stripe_len: 4096 };
-        KStore::mkfs(&env, kv.clone(), options).await.unwrap();
-        let store = mounted(&env, kv.clone()).await.unwrap();
-        let (cid, oid) = (super::workload::pg(0), super::workload::object("o", 1));
-        let mut t = crate::Transaction::new();
-        t.mkcoll(&cid, 0).touch(&cid, &oid).write(&cid, &oid, 0, vec![1; 10_000]);
-        t.omap_setkeys(&cid, &oid, [("k", "v".into())]);
-        store.submit(t).await.unwrap();
-        store.close().await.unwrap();
-        let key = crate::keyed::keys::onode_key(&cid, &oid);
-        let onode = kv.get(&key).unwrap().expect("the object's onode");
-        let put = |value: bytes::Bytes| {
-            let mut batch = crate::kv::KvBatch::new();
-            batch.put(key.clone(), value);
-            kv.commit(batch).unwrap();
-        };
-        let repaired = async || {
-            let store = mounted(&env, kv.clone()).await.unwrap();
-            let repair = crate::FsckOptions { deep: true, repair: true };
-            let found = store.fsck(repair).await.unwrap();
-            store.close().await.unwrap();
-            found.errors.join("\n")
-        };
-        put(bytes::Bytes::from_static(b"rot"));
-        let said = repaired().await;
-        assert!(said.contains("does not decode") && said.contains("they stay"), "{said}");
-        // The same of a key.
-        let cut = key.slice(..key.len() - 5);
-        let mut batch = crate::kv::KvBatch::new();
-        batch.delete(key.clone()).put(cut.clone(), onode.clone());
-        kv.commit(batch).unwrap();
-        let said = repaired().await;
-        assert!(said.contains("names nothing") && said.contains("they stay"), "{said}");
-        // Somebody who can, mends it.
-        let mut batch = crate::kv::KvBatch::new();
-        batch.delete(cut);
-        kv.commit(batch).unwrap();
-        put(onode);
-        let store = mounted(&env, kv.clone()).await.unwrap();
-        let data = store.read(&cid, &oid, 0, 20_000).await.unwrap();
-        assert_eq!(data.to_contiguous(), vec![1; 10_000]);
-        assert_eq!(store.omap_values(&cid, &oid, &["k".into()]).await.unwrap().len(), 1);
-    });
 }

@@ -6,12 +6,12 @@ use std::path::Path;
 
 use bytes::Bytes;
 use device::memory::Choices;
-
-use super::real::Dir;
-use crate::kv::{
+use store::kv::{
     Direction, Engine, Kv, KvBatch, KvError, LevelDbOptions, MemKv, NativeKv, RocksDbOptions,
     joined_key,
 };
+
+use super::common::Dir;
 
 /// Both, with buffers small enough that short tests flush and compact.
 pub(super) fn engines() -> Vec<(&'static str, Engine)> {
