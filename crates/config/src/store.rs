@@ -1,7 +1,7 @@
 //! The values in force: one slot per option and source, strongest source wins.
 
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 use std::net::IpAddr;
 use std::rc::Rc;
@@ -100,6 +100,9 @@ pub struct Config {
     log_reopen: Cell<Option<fn()>>,
     /// See [`Config::revision`].
     revision: Cell<u64>,
+    /// What [`Config::value`] has said of options since they had this revision: daemons ask for the same ones all the time. At most
+    /// one entry per option of the table.
+    said: RefCell<(u64, HashMap<&'static str, String>)>,
     /// See [`Config::facts`].
     facts: RefCell<BTreeMap<String, String>>,
     /// What the monitors sent and is not ours to take, as they sent it.
@@ -120,6 +123,7 @@ impl Config {
             observers: RefCell::default(),
             log_reopen: Cell::new(None),
             revision: Cell::new(1),
+            said: RefCell::default(),
             facts: RefCell::default(),
             ignored: RefCell::default(),
         }
@@ -130,6 +134,7 @@ impl Config {
         self.cluster = cluster.to_string();
         self.host = host.to_string();
         self.pid = pid;
+        self.said = RefCell::default();
         self
     }
 
@@ -213,12 +218,12 @@ impl Config {
     pub fn unset(&self, name: &str, source: Source) -> Result<bool, SetError> {
         let def = option(name).ok_or(SetError::Unknown)?;
         let before = self.value(name);
-        self.revision.set(self.revision.get() + 1);
         let had = self
             .values
             .borrow_mut()
             .get_mut(def.name)
             .is_some_and(|by_source| by_source.remove(&source).is_some());
+        self.revision.set(self.revision.get() + 1);
         if before != self.value(name) {
             self.notify(BTreeSet::from([def.name.to_string()]));
         }
@@ -282,8 +287,21 @@ impl Config {
 
     /// The value in force, variables expanded; `None` for an unknown name.
     pub fn value(&self, name: &str) -> Option<String> {
+        let revision = self.revision.get();
+        if let (said_at, said) = &*self.said.borrow()
+            && *said_at == revision
+            && let Some(value) = said.get(name)
+        {
+            return Some(value.clone());
+        }
         let def = option(name)?;
-        Some(self.expand(&self.raw(def).1, 0))
+        let value = self.expand(&self.raw(def).1, 0);
+        let mut said = self.said.borrow_mut();
+        if said.0 != revision {
+            *said = (revision, HashMap::new());
+        }
+        said.1.insert(def.name, value.clone());
+        Some(value)
     }
 
     /// The value in force, variables expanded; empty for an unknown name.
