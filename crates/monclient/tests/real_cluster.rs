@@ -26,7 +26,10 @@ fn peer() -> Option<PathBuf> {
     if dir.is_none() {
         eprintln!("CEPH_PEER is not set: nothing is checked");
     }
-    let _ = tracing_subscriber::fmt().with_env_filter("debug").with_test_writer().try_init();
+    let _ = tracing_subscriber::fmt()
+        .with_max_level(tracing::Level::DEBUG)
+        .with_test_writer()
+        .try_init();
     dir
 }
 

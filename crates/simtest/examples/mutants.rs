@@ -9,6 +9,8 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use simtest::{Aim, Fault, Settings, Sum, minimise, run, timeline, try_live};
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::prelude::*;
 
 /// Failed lives that may be looked at again without the bug, a mutant.
 const AGAIN_MAX: usize = 40;
@@ -74,11 +76,10 @@ fn make_smaller(seed: u64, settings: &Settings) {
 }
 
 fn main() -> ExitCode {
-    tracing_subscriber::fmt()
-        .with_env_filter(tracing_subscriber::EnvFilter::from_default_env())
-        .with_writer(std::io::stderr)
-        .without_time()
-        .init();
+    let asked: Targets =
+        std::env::var("RUST_LOG").as_deref().unwrap_or("error").parse().expect("RUST_LOG");
+    let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).without_time();
+    tracing_subscriber::registry().with(asked).with(lines).init();
     let mut args = std::env::args().skip(1);
     let seeds: u64 = args.next().and_then(|n| n.parse().ok()).unwrap_or(2000);
     let (mut given, mut chosen): (Vec<String>, Vec<String>) =

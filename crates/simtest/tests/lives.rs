@@ -34,14 +34,15 @@ mod unfound;
 use std::ops::Range;
 
 use simtest::{Settings, Sum, run};
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::prelude::*;
 
 /// Prints what daemons say, if `RUST_LOG` asks for it and the test fails.
 fn log() {
-    let _ = tracing_subscriber::fmt()
-        .with_env_filter(tracing_subscriber::EnvFilter::from_default_env())
-        .without_time()
-        .with_test_writer()
-        .try_init();
+    let asked: Targets =
+        std::env::var("RUST_LOG").as_deref().unwrap_or("error").parse().expect("RUST_LOG");
+    let lines = tracing_subscriber::fmt::layer().without_time().with_test_writer();
+    let _ = tracing_subscriber::registry().with(asked).with(lines).try_init();
 }
 
 /// Lives the lives of these seeds; none may break its word.

@@ -24,7 +24,7 @@ use config::Config;
 use tracing::level_filters::LevelFilter;
 use tracing::subscriber::Interest;
 use tracing::{Level, Metadata, Subscriber};
-use tracing_subscriber::filter::EnvFilter;
+use tracing_subscriber::filter::Targets;
 use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
@@ -52,15 +52,28 @@ struct Daemon {
 
 /// Sets the process up to log.
 pub(crate) fn start() {
-    let asked = EnvFilter::try_from_env("LOLIGO_LOG").ok();
-    let filter: Box<dyn Layer<Registry> + Send + Sync> = match asked {
-        Some(filter) => Box::new(filter),
+    let filter: Box<dyn Layer<Registry> + Send + Sync> = match asked() {
+        Some(targets) => Box::new(targets),
         None => Box::new(ByOptions),
     };
     let lines =
         tracing_subscriber::fmt::layer().with_ansi(false).with_writer(ToOutput).with_timer(Stamp);
     let all = tracing_subscriber::registry().with(filter).with(lines);
     let _ = tracing::subscriber::set_global_default(all);
+}
+
+/// What `LOLIGO_LOG` asks for; nothing where it is not set, is empty or says nothing that is understood, which the user is told.
+fn asked() -> Option<Targets> {
+    let text = std::env::var("LOLIGO_LOG").ok().filter(|text| !text.is_empty())?;
+    match text.parse() {
+        Ok(targets) => Some(targets),
+        Err(error) => {
+            eprintln!(
+                "LOLIGO_LOG={text} is not followed ({error}): say, for example, info,osd=debug"
+            );
+            None
+        }
+    }
 }
 
 /// From now on each line says whose it is: tenants are numbered from 1.

@@ -20,6 +20,8 @@ use client::{Client, IoCtx, Options};
 use config::{ConfFile, Config};
 use env::real::Runtime;
 use futures_util::future::join_all;
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::prelude::*;
 
 use crate::cluster::Cluster;
 use crate::model::Fsx;
@@ -58,8 +60,12 @@ async fn connect(env: &env::Env, cluster_conf: &std::path::Path) -> (Client, IoC
 }
 
 fn log() {
-    let filter = tracing_subscriber::EnvFilter::from_env("LOLIGO_LOG");
-    let _ = tracing_subscriber::fmt().with_env_filter(filter).try_init();
+    let asked: Targets =
+        std::env::var("LOLIGO_LOG").as_deref().unwrap_or("error").parse().expect("LOLIGO_LOG");
+    let _ = tracing_subscriber::registry()
+        .with(asked)
+        .with(tracing_subscriber::fmt::layer())
+        .try_init();
 }
 
 #[test]
