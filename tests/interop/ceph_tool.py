@@ -8,6 +8,7 @@ import importlib.util
 import io
 import json
 import os
+import pickle
 import shutil
 import signal
 import socket
@@ -16,6 +17,7 @@ import sys
 import tempfile
 import threading
 import traceback
+import types
 
 
 class Tool:
@@ -26,6 +28,8 @@ class Tool:
         spec = importlib.util.spec_from_loader("ceph_tool", loader)
         self.module = importlib.util.module_from_spec(spec)
         loader.exec_module(self.module)
+        # Each command copies the signatures of all commands there are to find its own, of which the copying takes most.
+        sys.modules["ceph_argparse"].copy = types.SimpleNamespace(deepcopy=lambda value: pickle.loads(pickle.dumps(value, -1)))
 
     def run(self, env, args, stdin, out, err):
         """Runs `ceph ARGS` in a fork with `env` added to its environment and these files (descriptors); its process id."""
