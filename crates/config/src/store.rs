@@ -539,7 +539,10 @@ mod tests {
     /// ceph-conf of 16.2 expands them.
     #[test]
     fn variables_are_those_of_ceph() {
-        let c = Config::new("osd", "3").with_identity("c", "vm", 7);
+        let c = Config::new("osd", "3");
+        assert_eq!(c.str("admin_socket"), "/var/run/ceph/ceph-osd.3.asok");
+        let c = c.with_identity("c", "vm", 7);
+        assert_eq!(c.str("admin_socket"), "/var/run/ceph/c-osd.3.asok");
         let expanded = |text: &str| {
             c.set("log_file", text, Source::File).unwrap();
             c.str("log_file")
