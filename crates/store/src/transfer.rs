@@ -109,7 +109,8 @@ impl Batch<'_> {
     }
 
     async fn submit_if_long(&mut self) -> Result<(), StoreError> {
-        let long = self.t.ops().len() >= OPS_MAX || self.t.data_len() >= PIECE_LEN;
+        let bytes = self.t.data_len() + self.t.metadata_bytes();
+        let long = self.t.ops().len() >= OPS_MAX || bytes >= PIECE_LEN;
         self.submit_if(long).await
     }
 }
@@ -184,6 +185,7 @@ async fn copy_object(
         let whole = page.entries.len() >= KEYS_MAX / 2;
         batch.t.omap_setkeys(cid, oid, page.entries);
         batch.submit_if(whole).await?;
+        batch.submit_if_long().await?;
     }
     batch.submit_if_long().await
 }

@@ -243,18 +243,26 @@ impl Allocator {
     }
 
     /// Marks these units as what objects have, and no others; the freelist's keys that change, with
-    /// values. None of them is BlueFS's, and nothing is waiting to be free.
-    pub(super) fn rebuild(&mut self, offsets: &BTreeSet<u64>) -> Vec<(Bytes, Bytes)> {
-        let mut groups = BTreeSet::new();
+    /// values, and what is free of what was not: to be [released](Self::release) once the keys are durable. None
+    /// of them is BlueFS's, and nothing is waiting to be free.
+    pub(super) fn rebuild(
+        &mut self,
+        offsets: &BTreeSet<u64>,
+    ) -> (Vec<(Bytes, Bytes)>, Vec<Range<u64>>) {
+        let (mut groups, mut freed) = (BTreeSet::new(), Vec::new());
         for n in self.first..self.units {
-            let is = offsets.contains(&(n * self.unit));
+            let offset = n * self.unit;
+            let is = offsets.contains(&offset);
             if self.used.put(n, is) {
-                self.taken.put(n, is);
+                match is {
+                    true => drop(self.taken.put(n, true)),
+                    false => freed.push(offset..offset + self.unit),
+                }
                 groups.insert(n / GROUP_UNITS);
             }
         }
         let keys = groups.into_iter();
-        keys.map(|group| (freelist_key(group), self.value(group))).collect()
+        (keys.map(|group| (freelist_key(group), self.value(group))).collect(), freed)
     }
 
     /// Whether objects have the unit at an offset.
@@ -291,5 +299,21 @@ mod tests {
         // From where it was to the end, then the hole.
         assert_eq!(rest.last(), Some(&freed));
         assert_eq!(alloc.free_len(), 0);
+    }
+
+    /// A repair gave what nobody has to others before the database knew that it is free: BlueFS took it, a kill came between, and
+    /// the store did not mount any more, as the unit was the database's and, said the freelist, an object's.
+    #[test]
+    fn what_a_repair_frees_waits_for_the_database() {
+        const UNIT: u64 = 65_536;
+        let mut alloc = Allocator::new(16 * UNIT, UNIT, UNIT);
+        let all = alloc.allocate(alloc.data_len()).unwrap();
+        alloc.apply(&all, &[]).unwrap();
+        let held: BTreeSet<u64> = (1..16).map(|n| n * UNIT).filter(|at| *at != 5 * UNIT).collect();
+        let (keys, freed) = alloc.rebuild(&held);
+        assert_eq!((keys.len(), freed.as_slice()), (1, [5 * UNIT..6 * UNIT].as_slice()));
+        assert_eq!(alloc.allocate(UNIT), None);
+        freed.iter().for_each(|run| alloc.release(run));
+        assert_eq!(alloc.allocate(UNIT), Some(freed));
     }
 }

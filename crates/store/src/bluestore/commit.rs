@@ -189,7 +189,7 @@ impl Core {
     }
 
     /// Nothing is acknowledged any more.
-    fn latch(&self, e: StoreError) -> StoreError {
+    pub(super) fn latch(&self, e: StoreError) -> StoreError {
         self.state().failed.get_or_insert(StoreError::Latched);
         e
     }

@@ -408,29 +408,40 @@ impl Core {
     /// unread that is what was removed, and no more.
     fn mend(&self, report: &mut Fsck, mut found: Found, first: usize) -> Result<(), StoreError> {
         let is_all_read = found.unread == 0;
-        let mut of_space = if is_all_read { (report.errors.len() - first) as u64 } else { 0 };
+        let of_space = if is_all_read { (report.errors.len() - first) as u64 } else { 0 };
         let held: BTreeSet<u64> = found.held.keys().copied().collect();
         let (mut state, mut alloc) = (self.state(), self.alloc());
         // These are held from now on.
         let unit = self.unit();
         found.copies.iter().for_each(|place| alloc.release(&(*place..*place + unit)));
-        for offset in alloc.lent_among(&held) {
-            report.error(format!(
-                "unit {offset:#x} is the database's, too: this OSD must be made anew"
-            ));
-            of_space = 0;
+        let lent = alloc.lent_among(&held);
+        if !lent.is_empty() {
+            for offset in lent {
+                report.error(format!(
+                    "unit {offset:#x} is the database's, too: this OSD must be made anew"
+                ));
+            }
+            // A freelist with these units would not be mounted again, and what can be read could not be exported.
+            report.repaired = 0;
+            return Ok(());
         }
+        let mut freed = Vec::new();
         if of_space > 0 || !found.batch.is_empty() {
             found.totals.last_id = found.totals.last_id.max(state.totals.last_id);
             found.batch.put(totals_key(), found.totals.to_bytes());
             if is_all_read && (of_space > 0 || report.repaired > 0) {
-                for (key, value) in alloc.rebuild(&held) {
+                let (keys, free) = alloc.rebuild(&held);
+                freed = free;
+                for (key, value) in keys {
                     found.batch.put(key, value);
                 }
             }
             state.totals = found.totals;
             drop((state, alloc));
-            self.kv.commit(found.batch).map_err(storage)?;
+            self.kv.commit(found.batch).map_err(|e| self.latch(storage(e)))?;
+            let mut alloc = self.alloc();
+            freed.iter().for_each(|run| alloc.release(run));
+            drop(alloc);
             let pools = self.count_pools()?;
             let said = std::mem::replace(&mut self.state().pools, pools.clone());
             self.set_pools(&said, &pools)?;
@@ -506,6 +517,7 @@ fn verify(txn: &Txn<'_>, shard: &Shard) -> Result<(), StoreError> {
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
 
     use device::SharedDevice;
     use device::shared_memory::SharedMemoryFile;
@@ -515,7 +527,7 @@ mod tests {
     use crate::bluestore::format::{freelist_key, shard_key};
     use crate::bluestore::{BlueStore, Compression, Database, MkfsOptions};
     use crate::keyed::keys::onode_key;
-    use crate::kv::{Kv, MemKv, SharedKv};
+    use crate::kv::{Direction, Kv, KvError, MemKv, SharedKv, Visit};
     use crate::testing::{block_on, numbered, pg};
     use crate::{ObjectStore, Transaction};
 
@@ -656,6 +668,76 @@ mod tests {
                 put(kv, shard_key(78, 0), vec![9, 9]);
             })
             .await;
+        });
+    }
+
+    /// A database that takes no more changes once it is told so.
+    struct Refusing {
+        kv: SharedKv,
+        refuses: AtomicBool,
+    }
+
+    impl Kv for Refusing {
+        fn get(&self, key: &[u8]) -> Result<Option<Bytes>, KvError> {
+            self.kv.get(key)
+        }
+        fn scan(
+            &self,
+            start: &[u8],
+            end: &[u8],
+            direction: Direction,
+            visit: Visit<'_>,
+        ) -> Result<(), KvError> {
+            self.kv.scan(start, end, direction, visit)
+        }
+        fn commit(&self, batch: KvBatch) -> Result<(), KvError> {
+            match self.refuses.load(Ordering::Relaxed) {
+                true => Err(KvError::Storage("refused".into())),
+                false => self.kv.commit(batch),
+            }
+        }
+        fn commit_later(&self, batch: KvBatch) -> Result<(), KvError> {
+            self.commit(batch)
+        }
+        fn stored_bytes(&self) -> Result<u64, KvError> {
+            self.kv.stored_bytes()
+        }
+    }
+
+    /// A store whose repair could not be written went on with what it would have been.
+    #[test]
+    fn a_repair_that_is_not_written_ends_the_store() {
+        block_on(|env| async move {
+            let (device, kv) = filled(&env).await;
+            put(&*kv, freelist_key(3), vec![0xff; 16]);
+            let refusing = Arc::new(Refusing { kv, refuses: AtomicBool::new(false) });
+            let store = mounted(&env, &device, &(refusing.clone() as SharedKv)).await;
+            refusing.refuses.store(true, Ordering::Relaxed);
+            assert!(store.fsck(FsckOptions { deep: false, repair: true }).await.is_err());
+            refusing.refuses.store(false, Ordering::Relaxed);
+            let mut t = Transaction::new();
+            t.write(&pg(0), &numbered(20), 0, vec![8; 100]);
+            assert_eq!(store.submit(t).await, Err(StoreError::Latched));
+        });
+    }
+
+    /// Where objects and the database had the same unit, which a repair cannot mend, one that found something else to mend
+    /// wrote a freelist with which the store did not mount any more: nothing could be exported.
+    #[test]
+    fn nothing_is_repaired_where_the_database_has_what_objects_have() {
+        block_on(|env| async move {
+            let (device, kv) = filled(&env).await;
+            put(&*kv, freelist_key(0), vec![0; 16]);
+            put(&*kv, b"M\0\0\0\0\0\0\0\0\x63.key".to_vec().into(), vec![1]);
+            let store = mounted(&env, &device, &kv).await;
+            // As a database on the device would.
+            store.0.core().unwrap().alloc().lend(4096).unwrap();
+            let all = || kv.range(b"", b"\xff", usize::MAX).unwrap();
+            let before = all();
+            let report = store.fsck(FsckOptions { deep: false, repair: true }).await.unwrap();
+            let is_told = report.errors.iter().any(|error| error.contains("must be made anew"));
+            assert!(is_told && report.repaired == 0, "{report:?}");
+            assert!(all() == before);
         });
     }
 

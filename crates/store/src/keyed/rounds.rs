@@ -98,6 +98,11 @@ impl<C: Durable> Inner<C> {
             last_counters: RefCell::default(),
         }
     }
+
+    #[cfg(test)]
+    pub(crate) fn core(&self) -> Option<Arc<C>> {
+        self.lanes.core()
+    }
 }
 
 impl<C: Durable> Rounds<C> {

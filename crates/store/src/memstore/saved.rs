@@ -72,6 +72,8 @@ impl Saved {
     pub(super) fn outdate(&mut self) -> io::Result<()> {
         if self.is_there && !self.keeps {
             fs::remove_file(&self.path)?;
+            // Or a power loss has it there again.
+            self.sync_dir()?;
         }
         self.is_there = false;
         Ok(())
@@ -97,11 +99,13 @@ impl Saved {
         file.write_all(&0_u32.to_le_bytes())?;
         file.into_inner()?.sync_all()?;
         fs::rename(&unfinished, &self.path)?;
-        if let Some(dir) = self.path.parent() {
-            File::open(dir)?.sync_all()?;
-        }
+        self.sync_dir()?;
         self.is_there = true;
         Ok(())
+    }
+
+    fn sync_dir(&self) -> io::Result<()> {
+        self.path.parent().map_or(Ok(()), |dir| File::open(dir)?.sync_all())
     }
 }
 

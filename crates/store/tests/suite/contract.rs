@@ -590,6 +590,28 @@ fn everything_of_one_store_goes_into_another() {
     });
 }
 
+/// `loligo store migrate` put all omap keys of an object into one transaction where their values are large: FileStore refused it, as
+/// it was longer than the journal, and others held it in memory.
+#[test]
+fn large_values_of_an_omap_go_over_in_many_transactions() {
+    block_on(|env| async move {
+        let (from, cid, oid) = (MemStore::new(1 << 30), pg(0), numbered(1));
+        let mut t = Transaction::new();
+        t.mkcoll(&cid, 0).touch(&cid, &oid);
+        let keys = (0..3000).map(|n| (format!("{n:05}"), Bytes::from(vec![n as u8; 2048])));
+        t.omap_setkeys(&cid, &oid, keys);
+        from.submit(t).await.unwrap();
+        let dir = Dir::new("filestore-copy");
+        let (kv, journal): (SharedKv, _) = (Arc::new(MemKv::new()), dir.0.join("journal"));
+        FileStore::mkfs(&env, &dir.0, kv.clone(), [7; 16], &journal, 4 << 20, true).await.unwrap();
+        let settings = file_settings(&dir.0, 1 << 30);
+        let to = FileStore::mount(env.clone(), &dir.0, kv, settings).await.unwrap();
+        let copied = copy(&from, &to, &mut |_| {}).await.unwrap();
+        assert_eq!(compare(&from, &to, &mut |_| {}).await.unwrap(), (copied, vec![]));
+        to.close().await.unwrap();
+    });
+}
+
 /// A PG takes in another as the OSD does it: one transaction that removes the other's metadata, moves
 /// its objects and writes its own. After a kill all of it is there.
 #[test]
