@@ -85,6 +85,25 @@ impl Requests {
     }
 }
 
+/// A request whose asker waits. Who waits no longer is not asked for: what lies here is sent again with each session.
+struct Open<'a> {
+    client: &'a MonClient,
+    tid: u64,
+}
+
+impl Drop for Open<'_> {
+    fn drop(&mut self) {
+        let forgotten = {
+            let requests = &mut self.client.0.state.borrow_mut().requests;
+            let (command, version) =
+                (requests.commands.remove(&self.tid), requests.versions.remove(&self.tid));
+            (command, version, requests.pool_ops.remove(&self.tid))
+        };
+        // While nobody looks into the state.
+        drop(forgotten);
+    }
+}
+
 /// Waits for the answer; who asks is not told more than is true: the client is closed only if nobody answers.
 async fn answered<T>(receiver: Receiver<Result<T, denc::Error>>) -> Result<T, MonError> {
     match receiver.await {
@@ -105,7 +124,7 @@ impl MonClient {
         // A command without the cluster's id is refused.
         self.monmap_ready().await?;
         let (sender, receiver) = oneshot();
-        {
+        let tid = {
             let fsid = self.fsid();
             let mut state = self.0.state.borrow_mut();
             let tid = state.requests.next_tid();
@@ -116,7 +135,9 @@ impl MonClient {
                 con.send(message.clone());
             }
             state.requests.commands.insert(tid, (message, sender));
-        }
+            tid
+        };
+        let _open = Open { client: self, tid };
         answered(receiver).await
     }
 
@@ -149,7 +170,7 @@ impl MonClient {
     /// Which versions of a map (`osdmap`, ...) the monitors have.
     pub async fn versions(&self, what: &str) -> Result<Versions, MonError> {
         let (sender, receiver) = oneshot();
-        {
+        let tid = {
             let mut state = self.0.state.borrow_mut();
             let handle = state.requests.next_tid();
             let request = MMonGetVersion { handle, what: what.to_owned() };
@@ -158,7 +179,9 @@ impl MonClient {
                 con.send(message.clone());
             }
             state.requests.versions.insert(handle, (message, sender));
-        }
+            handle
+        };
+        let _open = Open { client: self, tid };
         answered(receiver).await
     }
 
@@ -167,7 +190,7 @@ impl MonClient {
     pub async fn pool_op(&self, op: MPoolOp) -> Result<MPoolOpReply, MonError> {
         self.monmap_ready().await?;
         let (sender, receiver) = oneshot();
-        {
+        let tid = {
             let fsid = self.fsid();
             let mut state = self.0.state.borrow_mut();
             let tid = state.requests.next_tid();
@@ -176,7 +199,9 @@ impl MonClient {
                 con.send(message.clone());
             }
             state.requests.pool_ops.insert(tid, (message, sender));
-        }
+            tid
+        };
+        let _open = Open { client: self, tid };
         answered(receiver).await
     }
 

@@ -92,6 +92,7 @@ impl Dispatcher for Mon {
             }
             MMonCommand::TYPE => {
                 let outs = MMonCommand::decode(&raw).unwrap().cmd[0].to_string();
+                self.subscribed.borrow_mut().push(outs.clone());
                 let garbled = outs == GARBLED;
                 let ack = MMonCommandAck { outs, ..MMonCommandAck::default() }.encode();
                 if garbled { RawMessage { front: Bytes::new(), ..ack } } else { ack }
@@ -277,6 +278,37 @@ fn an_answer_that_does_not_decode_is_told_as_that() {
             assert!(decodes || matches!(answer, Err(MonError::Decode(_))), "{answer:?}");
         }
     });
+    monc.shutdown();
+    messenger.shutdown();
+}
+
+/// Who asks each few seconds and waits for so long only left all its requests behind while there was no monitor; the next one got
+/// all of them.
+#[test]
+fn what_nobody_waits_for_is_not_asked() {
+    let world = World::new(3);
+    let Mons { ids, wishes, .. } = start_mons(&world);
+    let (env, messenger, monc, _) = start_client(&world, 3);
+    let begun = monc.clone();
+    world.run_until(async move { drop(begun.monmap_ready().await.unwrap()) });
+    let control = world.control();
+    MONS.iter().for_each(|name| control.kill(name, Kill::POWER));
+    let asks = monc.clone();
+    world.run_until(async move {
+        for _ in 0..20 {
+            let lost = asks.command(vec!["left".to_owned()], Bytes::new());
+            assert!(env.timeout(Duration::from_secs(1), lost).await.is_err());
+        }
+    });
+    for id in 0..MONS.len() {
+        start_mon(&control, id, &ids, &wishes);
+    }
+    let asks = monc.clone();
+    world.run_until(async move {
+        asks.command(vec!["asked".to_owned()], Bytes::new()).await.unwrap();
+    });
+    let count = |what: &str| wishes.borrow().iter().filter(|wish| *wish == what).count();
+    assert_eq!((count("left"), count("asked")), (0, 1));
     monc.shutdown();
     messenger.shutdown();
 }
