@@ -47,6 +47,14 @@ def refusal(*args):
     return r.returncode, r.stderr.decode().strip()
 
 
+def held(image):
+    """A process that has an image open, until it reads a line."""
+    holder = subprocess.Popen(["rbd", "watch", image], stdout=subprocess.PIPE, stdin=subprocess.PIPE,
+                              stderr=subprocess.STDOUT, env=dict(os.environ, CEPH_CONF=cluster.conf))
+    holder.stdout.readline()
+    return holder
+
+
 def set_what_fires():
     """Schedules that fire a minute from now at most; `Firing` looks at what came of them."""
     rbd("create", "--size", "4M", "other/doomed")
@@ -282,13 +290,34 @@ class BTasks(unittest.TestCase):
             self.assertEqual(refusal("task", "add", *args), why)
         self.assertEqual(refusal("task", "cancel", "xyz"), (2, "Error ENOENT: No such task xyz"))
 
+    def test_a_task_is_for_the_image_it_was_told_of(self):
+        """A removal that waited took the image that had come in its place under the same name. One whose pool was renamed ended, was
+        not listed any more, and was done all the same when the next manager read it."""
+        cluster.ceph("osd", "pool", "create", "before", "8")
+        rbd("pool", "init", "before")
+        images = ("rbd/again", "before/one")
+        for image in images:
+            rbd("create", "--size", "64M", image)
+        holders = [held(image) for image in images]
+        try:
+            for image in images:
+                ceph("task", "add", "remove", image)
+            cluster.wait(lambda: sum("retry_message" in t for t in tasks()) == 2, 60, "first attempts")
+            cluster.ceph("osd", "pool", "rename", "before", "after")
+        finally:
+            for holder in holders:
+                holder.communicate(b"\n")
+        run("rbd", "rm", "--no-progress", "rbd/again")
+        rbd("create", "--size", "32M", "rbd/again")
+        no_tasks()
+        self.assertEqual(json.loads(rbd("info", "--format", "json", "rbd/again"))["size"], 32 * MIB)
+        self.assertEqual(rbd("ls", "after"), "")
+
     def test_what_fails_is_tried_again_until_it_is_cancelled(self):
         """An image that somebody has open cannot be removed now."""
         rbd("create", "--size", "64M", "rbd/busy")
-        holder = subprocess.Popen(["rbd", "watch", "rbd/busy"], stdout=subprocess.PIPE, stdin=subprocess.PIPE,
-                                  stderr=subprocess.STDOUT, env=dict(os.environ, CEPH_CONF=cluster.conf))
+        holder = held("rbd/busy")
         try:
-            holder.stdout.readline()
             id = json.loads(ceph("task", "add", "remove", "rbd/busy"))["id"]
             cluster.wait(lambda: any("retry_message" in t for t in tasks()), 60, "a first attempt")
             task = listing("task", "list", id)

@@ -149,6 +149,12 @@ pub async fn trash_purge(io: &IoCtx, now: u32) -> Result<(), ClientError> {
     loop {
         let (before, mut kept, mut first) = (left.len(), Vec::new(), Ok(()));
         for id in left {
+            // It may have been taken out and put back, for longer, since the list was read.
+            match trash_get(io, &id).await {
+                Ok(spec) if due(&spec) => {}
+                Ok(_) | Err(ClientError::Errno(Errno::ENOENT)) => continue,
+                Err(error) => return Err(error),
+            }
             match trash_remove(io, &id, true, &unwatched).await {
                 Ok(()) | Err(ClientError::Errno(Errno::ENOENT)) => {}
                 Err(

@@ -45,10 +45,12 @@ struct Item {
     image: Option<String>,
 }
 
+/// By level id.
+type Schedules = BTreeMap<String, (LevelSpec, Schedule)>;
+
 #[derive(Debug, Default)]
 struct State {
-    /// By level id.
-    schedules: BTreeMap<String, (LevelSpec, Schedule)>,
+    schedules: Schedules,
     /// What any of them applies to, and how it is shown.
     items: BTreeMap<Item, String>,
     /// By seconds since 1970.
@@ -69,22 +71,30 @@ pub(super) struct Scheduler {
     turn: Semaphore,
 }
 
-impl State {
-    /// The nearest schedule above or at a thing.
-    fn schedule_of(&self, item: &Item) -> Option<&Schedule> {
-        let namespace = format!("{}/{}", item.pool, item.namespace);
-        let image = item.image.as_ref().map(|image| format!("{namespace}/{image}"));
-        let levels = [image, Some(namespace), Some(item.pool.to_string()), Some(String::new())];
-        levels.into_iter().flatten().find_map(|id| Some(&self.schedules.get(&id)?.1))
-    }
+/// The nearest schedule above or at a thing.
+fn nearest<'a>(schedules: &'a Schedules, item: &Item) -> Option<&'a Schedule> {
+    let namespace = format!("{}/{}", item.pool, item.namespace);
+    let image = item.image.as_ref().map(|image| format!("{namespace}/{image}"));
+    let levels = [image, Some(namespace), Some(item.pool.to_string()), Some(String::new())];
+    levels.into_iter().flatten().find_map(|id| Some(&schedules.get(&id)?.1))
+}
 
+impl State {
     fn enqueue(&mut self, item: Item, now: u64) {
-        let Some(at) = self.schedule_of(&item).and_then(|schedule| schedule.next_run(now)) else {
-            return;
-        };
+        let schedule = nearest(&self.schedules, &item);
+        let Some(at) = schedule.and_then(|schedule| schedule.next_run(now)) else { return };
         let due = self.queue.entry(at).or_default();
         if !due.contains(&item) {
             due.push(item);
+        }
+    }
+
+    /// Other schedules apply from now on. What is due by one that does not any more is not: who took it away to keep something
+    /// was told that it is gone. (In Ceph what is due stays so.)
+    fn follow(&mut self, schedules: Schedules) {
+        let before = std::mem::replace(&mut self.schedules, schedules);
+        for due in self.queue.values_mut() {
+            due.retain(|item| nearest(&before, item) == nearest(&self.schedules, item));
         }
     }
 
@@ -202,7 +212,7 @@ impl Scheduler {
             }
         }
         let mut state = self.state.borrow_mut();
-        state.schedules = schedules;
+        state.follow(schedules);
         let gone = state.items.keys().any(|item| !items.contains_key(item));
         let new = items.keys().any(|item| !state.items.contains_key(item));
         state.items = items;
@@ -220,20 +230,13 @@ impl Scheduler {
         known.map(|(item, shown)| (item.clone(), shown.clone())).collect()
     }
 
-    fn known_schedules(
-        &self,
-        wanted: impl Fn(&String, &LevelSpec) -> bool,
-    ) -> BTreeMap<String, (LevelSpec, Schedule)> {
+    fn known_schedules(&self, wanted: impl Fn(&String, &LevelSpec) -> bool) -> Schedules {
         let state = self.state.borrow();
         let known = state.schedules.iter().filter(|(id, (spec, _))| wanted(id, spec));
         known.map(|(id, known)| (id.clone(), known.clone())).collect()
     }
 
-    async fn load(
-        &self,
-        mgr: &Mgr,
-        client: &Client,
-    ) -> Result<BTreeMap<String, (LevelSpec, Schedule)>, ClientError> {
+    async fn load(&self, mgr: &Mgr, client: &Client) -> Result<Schedules, ClientError> {
         let mut all = BTreeMap::new();
         let global = mgr.config.str(self.option());
         if !global.is_empty() {
@@ -301,7 +304,7 @@ impl Scheduler {
     async fn items_of(
         &self,
         client: &Client,
-        schedules: &BTreeMap<String, (LevelSpec, Schedule)>,
+        schedules: &Schedules,
         pool: i64,
         name: &str,
     ) -> Result<BTreeMap<Item, String>, ClientError> {
@@ -515,11 +518,13 @@ impl Scheduler {
         self.save(mgr, client, &level, &schedule).await?;
         {
             let mut state = self.state.borrow_mut();
+            let mut schedules = state.schedules.clone();
             if schedule.is_empty() {
-                state.schedules.remove(&level.id);
+                schedules.remove(&level.id);
             } else {
-                state.schedules.insert(level.id.clone(), (level, schedule));
+                schedules.insert(level.id.clone(), (level, schedule));
             }
+            state.follow(schedules);
         }
         if let Err(error) = self.refresh(mgr, client).await {
             mgr.rbd_support.failed(&error);
@@ -636,6 +641,26 @@ mod tests {
         assert!(is_the_end(&ClientError::Closed));
         assert!(is_the_end(&Errno::EBLOCKLISTED.into()));
         assert!(!is_the_end(&Errno::EIO.into()) && !is_the_end(&Errno::ENOENT.into()));
+    }
+
+    /// While one namespace was purged, the schedule of another that had become due was taken away; it was purged all the same, with
+    /// what its owner wanted back.
+    #[test]
+    fn what_is_due_by_a_schedule_that_has_gone_or_changed_is_not_done() {
+        for (after, left) in [
+            (vec![("2/a", "1m")], vec!["a"]),
+            (vec![("2/", "1m"), ("2/a", "1d")], vec![""]),
+            (vec![("2", "1m"), ("2/", "1m"), ("2/a", "1m")], vec!["", "a"]),
+            (vec![], vec![]),
+        ] {
+            let after = state(&after).schedules;
+            let mut state = state(&[("2/", "1m"), ("2/a", "1m")]);
+            state.rebuild(0);
+            state.follow(after);
+            state.rebuild(61);
+            let due: Vec<Item> = std::iter::from_fn(|| state.take_due(61)).collect();
+            assert_eq!(due, left.iter().map(|namespace| item(namespace)).collect::<Vec<_>>());
+        }
     }
 
     #[test]

@@ -90,6 +90,8 @@ pub(super) struct Task {
     pub(super) id: String,
     pub(super) message: String,
     pub(super) refs: Refs,
+    /// The pool it was found or put in, whatever that is called by now; not stored.
+    pub(super) pool_id: i64,
     /// Why the last attempt failed.
     pub(super) retry_message: Option<String>,
     pub(super) retry_attempts: u32,
@@ -109,6 +111,7 @@ impl Task {
             id,
             message,
             refs,
+            pool_id: -1,
             retry_message: None,
             retry_attempts: 0,
             retry_time: None,

@@ -22,6 +22,7 @@ use serde_json::Value;
 use types::osd::ops::message_flags;
 use types::{Errno, UTime, Uuid};
 
+use super::level::found as there;
 use super::task::{Action, Refs, Task};
 use super::{Caller, EAGAIN, EINVAL, ENOENT, rados_error, rados_words, rbd_pools, rbd_words};
 use crate::daemon::Mgr;
@@ -125,6 +126,12 @@ async fn open(client: &Client, pool: &str, namespace: &str) -> Result<IoCtx, Cli
     Ok(io.with_flags(message_flags::FULL_TRY))
 }
 
+/// Where a task's image is: its pool may have another name by now, and its name be another pool's.
+async fn open_of(client: &Client, task: &Task) -> Result<IoCtx, ClientError> {
+    let name = client.osdmap().pool_names.get(&task.pool_id).cloned();
+    open(client, &name.ok_or(Errno::ENOENT)?, &task.refs.namespace).await
+}
+
 /// The list of tasks may grow in a full pool, too.
 fn list_of(io: &IoCtx) -> IoCtx {
     io.clone().with_flags(message_flags::FULL_FORCE)
@@ -143,7 +150,7 @@ impl Tasks {
 
     /// Reads what there is to do.
     pub(super) async fn load(&self, client: &Client) -> Result<(), ClientError> {
-        for (_, pool) in rbd_pools(client) {
+        for (pool_id, pool) in rbd_pools(client) {
             let Ok(io) = client.io_ctx(&pool).await else { continue };
             let mut namespaces = vec![String::new()];
             match rbd::namespace_list(&io).await {
@@ -163,6 +170,7 @@ impl Tasks {
                     match Task::parse(&String::from_utf8_lossy(&value)) {
                         Ok(mut task) if state.tasks.len() < TASKS_MAX => {
                             // Who may write here may have it done here, and nowhere else.
+                            task.pool_id = pool_id;
                             task.refs.pool.clone_from(&pool);
                             task.refs.namespace.clone_from(&namespace);
                             state.sequence = state.sequence.max(task.sequence);
@@ -199,11 +207,9 @@ impl Tasks {
     }
 
     async fn execute(&self, mgr: &Mgr, client: &Client, sequence: u64, alive: &impl Fn() -> bool) {
-        let Some(refs) = self.state.borrow().tasks.get(&sequence).map(|task| task.refs.clone())
-        else {
-            return;
-        };
-        let io = match open(client, &refs.pool, &refs.namespace).await {
+        let Some(task) = self.state.borrow().tasks.get(&sequence).cloned() else { return };
+        let refs = task.refs.clone();
+        let io = match open_of(client, &task).await {
             Ok(io) => io,
             Err(ClientError::Errno(Errno::ENOENT)) => {
                 // With its pool the task is gone, too.
@@ -360,7 +366,8 @@ impl Tasks {
             let mut random = [0; 16];
             mgr.env.fill_random(&mut random);
             let id = Uuid::from_random(random).to_string();
-            Task::new(state.sequence, id, message, refs)
+            let task = Task::new(state.sequence, id, message, refs);
+            Task { pool_id: io.pool_id(), ..task }
         };
         let text = task.text();
         let values = [(BString::from(task.key()), Bytes::from(text.clone()))];
@@ -390,7 +397,7 @@ impl Tasks {
             }
             task
         };
-        let forgotten = match open(client, &task.refs.pool, &task.refs.namespace).await {
+        let forgotten = match open_of(client, &task).await {
             Ok(io) => forget(&io, &task).await,
             Err(error) => Err(error),
         };
@@ -540,7 +547,23 @@ enum Ended {
     Now(ClientError, &'static str),
 }
 
+/// Whether the image's name is another's by now: what a task was told to remove is not what has come in its place. (In Ceph it is.) A
+/// name that is nobody's is left to who acts: a removal that was cut off goes on.
+async fn is_anothers(io: &IoCtx, refs: &Refs) -> Result<bool, ClientError> {
+    let (Action::Flatten | Action::Remove, Some(name), Some(id)) =
+        (refs.action, &refs.image, &refs.image_id)
+    else {
+        return Ok(false);
+    };
+    Ok(there(rbd::image_id(io, name).await)?.is_some_and(|now| now != *id))
+}
+
 async fn act(io: &IoCtx, refs: &Refs, tell: rbd::OnProgress<'_>) -> Result<(), Ended> {
+    match is_anothers(io, refs).await {
+        Ok(false) => {}
+        Ok(true) => return Err(Ended::Never("Image does not exist")),
+        Err(error) => return Err(Ended::Now(error, "error opening image")),
+    }
     let name = refs.image.clone().unwrap_or_default();
     let (done, unfit, what) = match refs.action {
         Action::Flatten => (
