@@ -251,19 +251,24 @@ impl Progress {
         let Some(old) = self.map.replace(new.clone()).filter(|old| old.epoch != new.epoch) else {
             return;
         };
-        for osd in new.osds().filter(|osd| old.exists(*osd) && old.is_in(*osd) != new.is_in(*osd)) {
+        let differs = |osd: &OsdId| old.exists(*osd) && old.is_in(*osd) != new.is_in(*osd);
+        let marked: Vec<OsdId> = new.osds().filter(differs).collect();
+        if marked.is_empty() {
+            return;
+        }
+        // Placing is what takes long, and many OSDs may have gone together: each PG is placed once.
+        let all = old.pools.iter().flat_map(|(id, pool)| (0..pool.pg_num).map(move |n| (*id, n)));
+        let moves = all.filter_map(|(pool, seed)| {
+            let pgid = PgId::new(pool.cast_unsigned(), seed);
+            let acting = |map: &OsdMap| BTreeSet::from_iter(map.pg_to_up_acting(pgid).acting);
+            let (before, after) = (acting(&old), acting(new));
+            (before != after).then(|| (pgid, &before | &after))
+        });
+        let moves: Vec<(PgId, BTreeSet<OsdId>)> = moves.collect();
+        for osd in marked {
             let marked = if new.is_in(osd) { "in" } else { "out" };
-            let mut moved = BTreeSet::new();
-            for (pool, seed) in
-                old.pools.iter().flat_map(|(id, pool)| (0..pool.pg_num).map(move |n| (*id, n)))
-            {
-                let pgid = PgId::new(pool.cast_unsigned(), seed);
-                let acting = |map: &OsdMap| BTreeSet::from_iter(map.pg_to_up_acting(pgid).acting);
-                let (before, after) = (acting(&old), acting(new));
-                if before != after && (before.contains(&osd) || after.contains(&osd)) {
-                    moved.insert(pgid);
-                }
-            }
+            let of_osd = moves.iter().filter(|(_, osds)| osds.contains(&osd));
+            let moved: BTreeSet<PgId> = of_osd.map(|(pgid, _)| *pgid).collect();
             if new.is_in(osd) {
                 let of_it =
                     |e: &Event| matches!(e.tracked, Tracked::Pgs { osd: of, .. } if of == osd);
@@ -370,10 +375,21 @@ impl Progress {
         json!({"events": events, "completed": completed})
     }
 
-    fn stored(&self) -> String {
-        let events: Vec<Value> = self.completed.iter().map(Completed::value).collect();
-        json!({"events": events, "version": STORE_VERSION, "compat_version": STORE_VERSION})
-            .to_string()
+    /// What is kept of what is completed: the newest, as many as the monitors take.
+    fn stored(&self, bytes_max: usize) -> String {
+        let mut left_out = 0;
+        loop {
+            let kept = self.completed.iter().skip(left_out);
+            let events: Vec<Value> = kept.map(Completed::value).collect();
+            let count = events.len();
+            let text =
+                json!({"events": events, "version": STORE_VERSION, "compat_version": STORE_VERSION})
+                    .to_string();
+            if text.len() <= bytes_max || count == 0 {
+                return text;
+            }
+            left_out += count.div_ceil(16);
+        }
     }
 }
 
@@ -427,7 +443,7 @@ async fn save(mgr: &Mgr) -> Result<(), CommandReply> {
     let stored = {
         let mut progress = mgr.progress.borrow_mut();
         progress.unsaved = false;
-        progress.stored()
+        progress.stored(mgr.config.uint("mon_config_key_max_entry_size") as usize)
     };
     let command = json!({"prefix": "config-key set", "key": STORE});
     let saved = mgr.at_monitors(&command, Bytes::from(stored)).await;
@@ -588,7 +604,7 @@ mod tests {
         assert_eq!(value["events"][0]["time_remaining"], 20);
         assert_eq!(value["events"][0]["refs"], json!({"origin": "rbd_support"}));
         assert_eq!(value["completed"][1]["failure_message"], "Operation canceled");
-        let stored: Value = serde_json::from_str(&progress.stored()).unwrap();
+        let stored: Value = serde_json::from_str(&progress.stored(65_536)).unwrap();
         let read: Vec<_> =
             stored["events"].as_array().unwrap().iter().filter_map(Completed::parse).collect();
         assert_eq!(VecDeque::from(read), progress.completed);
@@ -599,6 +615,34 @@ mod tests {
              [Complete]: Flattening image p/i (2m)\n    [============================] \n\
              [Failed]: Flattening image p/i (2m)\n    [============================] \n"
         );
+    }
+
+    /// From some 280 events on the monitors refused what was to be kept, each second again, and the next manager began with a list
+    /// of long ago.
+    #[test]
+    fn what_is_kept_is_no_more_than_monitors_take() {
+        let mut progress = Progress::default();
+        for n in 0..1000 {
+            progress.completed.push_back(Completed {
+                id: n.to_string(),
+                message: "Rebalancing after osd.0 marked out".to_owned(),
+                refs: json!([]),
+                in_status: true,
+                started: 1.0,
+                finished: 2.0,
+                failure: None,
+            });
+        }
+        let kept = |most| -> Vec<String> {
+            let text = progress.stored(most);
+            assert!(text.len() <= most, "{}", text.len());
+            let stored: Value = serde_json::from_str(&text).unwrap();
+            let events = stored["events"].as_array().unwrap();
+            events.iter().map(|event| event["id"].as_str().unwrap().to_owned()).collect()
+        };
+        assert!(kept(65_536).len() > 200 && kept(65_536).last().unwrap() == "999");
+        assert_eq!(kept(1 << 20).len(), 1000);
+        assert!(kept(100).is_empty());
     }
 
     #[test]

@@ -141,32 +141,48 @@ impl Offline {
     }
 }
 
+/// What stopping these does, and more of them as long as it stays harmless: neighbours first, as it is hosts and racks that somebody
+/// works at, and nothing farther away once one was not (`_maximize_ok_to_stop_set` in `src/mgr/DaemonServer.cc` at v16.2).
+fn grown(mut osds: BTreeSet<OsdId>, max: usize, osdmap: &OsdMap, pgs: &PgMap) -> Offline {
+    let mut report = Offline::check(osds.clone(), osdmap, pgs);
+    let mut below = osds.first().copied();
+    while let Some(parent) = below.and_then(|item| osdmap.crush.parent_of(item))
+        && report.is_ok()
+        && osds.len() < max
+    {
+        let mut has_failed = false;
+        for osd in osdmap.crush.subtree(parent).into_iter().filter(|osd| osdmap.is_up(*osd)) {
+            if !osds.insert(osd) {
+                continue;
+            }
+            let larger = Offline::check(osds.clone(), osdmap, pgs);
+            if !larger.is_ok() {
+                osds.remove(&osd);
+                has_failed = true;
+                continue;
+            }
+            report = larger;
+            if osds.len() == max {
+                return report;
+            }
+        }
+        below = (!has_failed).then_some(parent);
+    }
+    report
+}
+
 /// `osd ok-to-stop`.
 pub(super) fn ok_to_stop(mgr: &Mgr, map: &CommandMap) -> CommandReply {
     let osdmap = mgr.osdmaps.current();
     let words = map.strings("ids").unwrap_or_default();
-    let mut osds = match parse_osds(&words, &osdmap) {
+    let osds = match parse_osds(&words, &osdmap) {
         Ok(osds) => osds,
         Err(reply) => return reply,
     };
     let max = map.opt_int("max").ok().flatten().unwrap_or(1);
     let max = usize::try_from(max).unwrap_or(1);
     let cluster = mgr.cluster.borrow();
-    let mut report = Offline::check(osds.clone(), &osdmap, &cluster.pg_map);
-    // More of them as long as it stays harmless.
-    for osd in osdmap.up_osds() {
-        if !report.is_ok() || osds.len() >= max {
-            break;
-        }
-        if osds.insert(osd) {
-            let larger = Offline::check(osds.clone(), &osdmap, &cluster.pg_map);
-            if larger.is_ok() {
-                report = larger;
-            } else {
-                osds.remove(&osd);
-            }
-        }
-    }
+    let report = grown(osds, max, &osdmap, &cluster.pg_map);
     let format = match map.format() {
         command::Format::Plain => command::Format::Json,
         format => format,
@@ -431,4 +447,46 @@ pub(super) async fn status(mgr: &Mgr, map: &CommandMap) -> CommandReply {
         out.push('\n');
     }
     CommandReply::data(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use maps::PgPool;
+    use maps::osdmap::osd_state;
+    use types::osd::PgStat;
+
+    use super::*;
+
+    /// Any OSDs of the cluster were taken, in the order of their numbers: who stopped what was answered stopped a part of many hosts.
+    #[test]
+    fn neighbours_are_stopped_together_and_nothing_behind_a_refusal() {
+        let mut crush = crush::CrushMap::fresh();
+        for osd in 0..6 {
+            let host = format!("h{}", osd / 2);
+            let location = [("root", "default"), ("host", host.as_str())];
+            let location = location.map(|(k, v)| (k.to_owned(), v.to_owned()));
+            crush.insert_item(osd, 0x1_0000, &format!("osd.{osd}"), &location.into()).unwrap();
+        }
+        let mut map = OsdMap { epoch: 1, crush: Arc::new(crush), ..OsdMap::default() };
+        map.set_max_osd(6);
+        map.osd_state.fill(osd_state::EXISTS | osd_state::UP);
+        map.pools.insert(1, PgPool { size: 2, min_size: 1, ..PgPool::default() });
+        let mut pgs = PgMap::default();
+        let answer = |first: OsdId, max: usize, map: &OsdMap, pgs: &PgMap| -> Vec<OsdId> {
+            grown(BTreeSet::from([first]), max, map, pgs).osds.into_iter().collect()
+        };
+        assert_eq!(answer(2, 1, &map, &pgs), [2]);
+        assert_eq!(answer(2, 2, &map, &pgs), [2, 3]);
+        assert_eq!(answer(5, 5, &map, &pgs), [0, 1, 2, 4, 5]);
+        map.osd_state[3] = osd_state::EXISTS;
+        assert_eq!(answer(2, 2, &map, &pgs), [0, 2]);
+        map.osd_state[3] |= osd_state::UP;
+        // Both of a PG on one host: nothing else is asked about.
+        let state = pg_state::ACTIVE | pg_state::CLEAN;
+        let stat = PgStat { state, acting: vec![2, 3], ..PgStat::default() };
+        pgs.pg_stat.insert(PgId::new(1, 0), stat);
+        assert_eq!(answer(2, 6, &map, &pgs), [2]);
+    }
 }
