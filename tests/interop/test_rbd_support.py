@@ -312,6 +312,7 @@ class BTasks(unittest.TestCase):
         no_tasks()
         self.assertEqual(json.loads(rbd("info", "--format", "json", "rbd/again"))["size"], 32 * MIB)
         self.assertEqual(rbd("ls", "after"), "")
+        rbd("rm", "--no-progress", "rbd/again")
 
     def test_what_fails_is_tried_again_until_it_is_cancelled(self):
         """An image that somebody has open cannot be removed now."""
