@@ -311,7 +311,8 @@ mod tests {
         alloc.apply(&all, &[]).unwrap();
         let held: BTreeSet<u64> = (1..16).map(|n| n * UNIT).filter(|at| *at != 5 * UNIT).collect();
         let (keys, freed) = alloc.rebuild(&held);
-        assert_eq!((keys.len(), freed.as_slice()), (1, [5 * UNIT..6 * UNIT].as_slice()));
+        let unit = 5 * UNIT..6 * UNIT;
+        assert_eq!((keys.len(), &freed), (1, &vec![unit]));
         assert_eq!(alloc.allocate(UNIT), None);
         freed.iter().for_each(|run| alloc.release(run));
         assert_eq!(alloc.allocate(UNIT), Some(freed));
