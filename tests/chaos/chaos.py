@@ -328,6 +328,7 @@ def live(args, folder):
         cluster.end()
         if args.keep and problems:
             cluster.keep_stores()
+        cluster.remove_disks()
 
 
 def show(report):

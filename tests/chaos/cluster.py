@@ -222,3 +222,7 @@ class Cluster:
         for name, process in self.processes.items():
             if process.poll() is None:
                 self.kill(name)
+
+    def remove_disks(self):
+        for disk in self.disks.values():
+            disk.remove()

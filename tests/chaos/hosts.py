@@ -99,6 +99,10 @@ class Disk:
         os.makedirs(path)
         run("mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", path)
 
+    def remove(self):
+        """Its folder can be removed then; a process that is about to end may have a file open."""
+        run("umount", "--lazy", self.path)
+
     def fail_writes(self):
         # The bound must not be below what is used, which grows meanwhile: a little room, then.
         for room in range(20):
