@@ -304,6 +304,7 @@ class BTasks(unittest.TestCase):
                 ceph("task", "add", "remove", image)
             cluster.wait(lambda: sum("retry_message" in t for t in tasks()) == 2, 60, "first attempts")
             cluster.ceph("osd", "pool", "rename", "before", "after")
+            self.assertEqual({task["refs"]["pool_name"] for task in tasks()}, {"rbd", "after"})
         finally:
             for holder in holders:
                 holder.communicate(b"\n")

@@ -92,6 +92,15 @@ impl State {
         task.canceled
     }
 
+    /// Tasks are shown under the names that their pools have now, and are for who may use those.
+    fn rename_pools(&mut self, names: &BTreeMap<i64, String>) {
+        for task in self.tasks.values_mut() {
+            if let Some(name) = names.get(&task.pool_id) {
+                task.refs.pool.clone_from(name);
+            }
+        }
+    }
+
     fn by_id(&self, id: &str) -> Option<&Task> {
         self.tasks.values().find(|task| task.id == id)
     }
@@ -207,6 +216,7 @@ impl Tasks {
     }
 
     async fn execute(&self, mgr: &Mgr, client: &Client, sequence: u64, alive: &impl Fn() -> bool) {
+        self.state.borrow_mut().rename_pools(&client.osdmap().pool_names);
         let Some(task) = self.state.borrow().tasks.get(&sequence).cloned() else { return };
         let refs = task.refs.clone();
         let io = match open_of(client, &task).await {
@@ -286,6 +296,7 @@ impl Tasks {
         what: &str,
         map: &CommandMap,
     ) -> CommandReply {
+        self.state.borrow_mut().rename_pools(&client.osdmap().pool_names);
         let text = |key: &str| map.opt_string(key).ok().flatten();
         let action = match what {
             "add flatten" => Action::Flatten,
