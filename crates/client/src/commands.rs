@@ -4,6 +4,7 @@
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
+use std::time::Duration;
 
 use bstr::BString;
 use bytes::Bytes;
@@ -21,6 +22,10 @@ use crate::sessions::Sessions;
 
 /// Commands under way at a time; more are refused with EAGAIN.
 const COMMANDS_MAX: usize = 4096;
+
+/// Between two connections to a manager that ends them (`mgr_connect_retry_interval`): one that is not the
+/// active one any more ends all until the map is heard that says which is.
+const MGR_RETRY: Duration = Duration::from_secs(1);
 
 /// Who is to answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,6 +50,8 @@ pub(crate) struct Commands {
     mgrmap: RefCell<MgrMap>,
     mgrmap_changed: Notify,
     mgr_con: RefCell<Option<Connection>>,
+    /// When that was opened (`env.now()`).
+    mgr_opened: Cell<Duration>,
     stopped: Cell<bool>,
 }
 
@@ -70,6 +77,12 @@ impl Commands {
         };
         let pending = self.pending.borrow();
         pending.iter().filter(|(_, p)| stale(p)).map(|(tid, _)| *tid).collect()
+    }
+
+    /// What the manager had is for the next one, or for it again.
+    fn mgr_is_gone(&self) {
+        let mut pending = self.pending.borrow_mut();
+        pending.values_mut().filter(|p| p.whom == Whom::Mgr).for_each(|p| p.con_id = None);
     }
 
     fn finish(&self, tid: u64, answer: Result<Answer, ClientError>) {
@@ -153,6 +166,7 @@ impl Objecter {
             return Some(con.clone());
         }
         let con = self.messenger.connect_to(MGR, &map.active_addrs);
+        commands.mgr_opened.set(self.env.now());
         *open = Some(con.clone());
         Some(con)
     }
@@ -168,19 +182,19 @@ impl Objecter {
                 con.mark_down();
             }
             // It may be a later map that says that the new one can be asked.
-            let mut pending = commands.pending.borrow_mut();
-            pending.values_mut().filter(|p| p.whom == Whom::Mgr).for_each(|p| p.con_id = None);
+            commands.mgr_is_gone();
         }
         if usable {
-            self.resend_to_mgr(false);
+            self.resend_to_mgr();
         }
         commands.mgrmap_changed.notify_all();
     }
 
-    fn resend_to_mgr(self: &Rc<Self>, all: bool) {
+    /// Sends what no connection has.
+    fn resend_to_mgr(self: &Rc<Self>) {
         let tids: Vec<u64> = {
             let pending = self.commands.pending.borrow();
-            let again = |p: &Pending| p.whom == Whom::Mgr && (all || p.con_id.is_none());
+            let again = |p: &Pending| p.whom == Whom::Mgr && p.con_id.is_none();
             pending.iter().filter(|(_, p)| again(p)).map(|(tid, _)| *tid).collect()
         };
         for tid in tids {
@@ -195,7 +209,16 @@ impl Objecter {
             return false;
         }
         self.commands.mgr_con.borrow_mut().take();
-        self.resend_to_mgr(true);
+        self.commands.mgr_is_gone();
+        let since = self.env.now().saturating_sub(self.commands.mgr_opened.get());
+        let (objecter, wait) = (Rc::downgrade(self), MGR_RETRY.saturating_sub(since));
+        let env = self.env.clone();
+        self.env.go(async move {
+            env.sleep(wait).await;
+            if let Some(objecter) = objecter.upgrade() {
+                objecter.resend_to_mgr();
+            }
+        });
         true
     }
 

@@ -110,7 +110,7 @@ fn descriptions() -> Vec<MonCommand> {
 
 fn send(mgr: &Mgr) {
     let map = mgr.mgrmap.borrow();
-    let available = mgr.active.get();
+    let available = mgr.serves();
     // Once, with the beacon that says we serve.
     let announce = available && !map.available;
     let beacon = MMgrBeacon {

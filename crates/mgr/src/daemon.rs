@@ -181,6 +181,11 @@ impl Mgr {
         last
     }
 
+    /// Whether it can answer: it is the active one, and knows of a cluster to answer for.
+    pub(crate) fn serves(&self) -> bool {
+        self.active.get() && self.osdmaps.current().epoch > 0
+    }
+
     /// The name without `mgr.`.
     pub(crate) fn id(&self) -> &str {
         self.config.id()
@@ -242,6 +247,9 @@ impl Mgr {
         self.daemons.borrow_mut().keep_osds(|osd| map.exists(osd));
         cluster.apply(now, report::smoothing(self));
         self.report_now.notify_all();
+        if self.serves() && !self.mgrmap.borrow().available {
+            self.beacon_now.notify_all();
+        }
     }
 
     fn close_daemons(&self) {
@@ -430,7 +438,11 @@ impl Dispatcher for Dispatch {
             }
             MMgrCommand::TYPE => {
                 bump(&mgr.counters.commands);
-                if let Some(m) = logged(MMgrCommand::decode(raw), kind) {
+                // A standby has nothing to answer from, and there is no word for that: who asks it goes by an
+                // old map, and asks again by a newer one. Ceph's listens to nobody.
+                if !mgr.serves() {
+                    con.mark_down();
+                } else if let Some(m) = logged(MMgrCommand::decode(raw), kind) {
                     on_command(mgr.clone(), con.clone(), incoming, m.cmd, m.input);
                 }
             }

@@ -236,12 +236,17 @@ impl Cluster {
 
     /// Starts the manager.
     pub fn start_mgr(&self) {
-        if self.world.is_running("mgr.x") {
+        self.start_mgr_as("x", Keyring::clone(&self.keyring));
+    }
+
+    /// Starts a manager of that name, with its key.
+    pub fn start_mgr_as(&self, id: &'static str, keyring: Keyring) {
+        let host = format!("mgr.{id}");
+        if self.world.is_running(&host) {
             return;
         }
-        let env = self.world.node("mgr.x");
-        let config = self.config("mgr", "x", "mgr.x");
-        let keyring = Keyring::clone(&self.keyring);
+        let env = self.world.node(&host);
+        let config = self.config("mgr", id, &host);
         env.clone().go(async move {
             let mgr = mgr::Mgr::start(env.clone(), config, keyring).await;
             let mgr = mgr.expect("the manager starts");

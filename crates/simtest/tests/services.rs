@@ -5,10 +5,13 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
 
+use auth::Keyring;
 use bstr::BString;
 use bytes::Bytes;
 use client::{Client, IoCtx};
-use messages::{MMgrClose, MMgrConfigure, MMgrMap, MMgrOpen, MMgrReport, Message};
+use messages::{
+    MMgrClose, MMgrCommand, MMgrCommandReply, MMgrConfigure, MMgrMap, MMgrOpen, MMgrReport, Message,
+};
 use monclient::MonClient;
 use msgr::{Connection, Dispatcher, Incoming, Messenger};
 use serde_json::{Value, json};
@@ -28,6 +31,7 @@ struct Heard {
     /// Seconds between reports.
     period: Cell<Option<u32>>,
     closed: RefCell<Option<MMgrClose>>,
+    answers: Cell<u32>,
     resets: Cell<u32>,
 }
 
@@ -45,6 +49,7 @@ impl Dispatcher for Heard {
                 let configure = MMgrConfigure::decode(raw).expect("how to report");
                 self.period.set(Some(configure.stats_period));
             }
+            MMgrCommandReply::TYPE => self.answers.set(self.answers.get() + 1),
             MMgrClose::TYPE => *self.closed.borrow_mut() = MMgrClose::decode(raw).ok(),
             _ => {}
         }
@@ -76,6 +81,7 @@ impl Gateway {
             mgr: RefCell::default(),
             period: Cell::new(None),
             closed: RefCell::default(),
+            answers: Cell::new(0),
             resets: Cell::new(0),
         };
         let (messenger, heard) = raw_client::connect(cluster, "client.gateway", hears).await;
@@ -158,6 +164,50 @@ fn a_gateway_that_was_silent_comes_back() {
         gateway.send(&close);
         until(&cluster, "an answer", async || heard.closed.borrow().as_ref() == Some(&close)).await;
         until(&cluster, "it has left", async || !is_known(&cluster, &admin).await).await;
+    });
+}
+
+/// Found by reading: a manager that is not the active one answered commands, of a cluster without any
+/// placement group: `osd safe-to-destroy` and `osd destroy` found every OSD empty. Who has an older map asks it:
+/// it ends the connection, and they ask again by a newer one.
+#[test]
+fn a_standby_answers_no_commands() {
+    let world = World::new(11);
+    let cluster = Cluster::make(&world.control(), Plan::default());
+    world.run_until(async move {
+        let admin = cluster.start().await;
+        let gateway = Gateway::connect(&cluster).await;
+        let heard = &gateway.heard;
+        let caps = ["mon", "allow profile mgr", "osd", "allow *"];
+        let key = json!({"prefix": "auth get-or-create", "entity": "mgr.y", "caps": caps});
+        let key = cluster.command(&admin, key).await;
+        let key = Keyring::parse(&String::from_utf8_lossy(&key)).expect("a keyring");
+        cluster.start_mgr_as("y", key);
+        let of_y = json!({"prefix": "mgr metadata", "who": "y", "format": "json"}).to_string();
+        let mut standby = None;
+        until(&cluster, "a standby", async || {
+            let answer = admin.mon_command(of_y.clone(), Bytes::new()).await.expect("an answer");
+            let facts: Value = serde_json::from_slice(&answer.outb).unwrap_or_default();
+            standby = facts["addrs"].as_str().and_then(|addrs| addrs.parse::<AddrVec>().ok());
+            standby.is_some()
+        })
+        .await;
+        let standby = standby.expect("its addresses");
+        assert_ne!(standby, *heard.mgr.borrow());
+
+        let destroy = json!({"prefix": "osd safe-to-destroy", "ids": ["0"]}).to_string();
+        let cmd = vec![BString::from(destroy.clone())];
+        let command = MMgrCommand { fsid: heard.monc.fsid(), cmd, input: Bytes::new() };
+        gateway.messenger.connect_to(entity::MGR, &standby).send(command.encode().with_tid(1));
+        until(&cluster, "an end", async || heard.resets.get() + heard.answers.get() > 0).await;
+        assert_eq!((heard.resets.get(), heard.answers.get()), (1, 0));
+
+        // The next active one answers, and not before it knows what there is.
+        cluster.command(&admin, json!({"prefix": "osd pool create", "pool": "p"})).await;
+        cluster.world().kill("mgr.x", Kill::PROCESS);
+        cluster.command(&admin, json!({"prefix": "mgr fail"})).await;
+        let answer = admin.mgr_command(destroy, Bytes::new()).await.expect("an answer");
+        assert!(answer.rc < 0, "{}", answer.outs);
     });
 }
 
