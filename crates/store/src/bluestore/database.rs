@@ -9,7 +9,7 @@ use super::bluefs::{BlueFs, FsError, Mode, Place, Places, Role, SharedAllocator,
 use super::format::{LABEL_ROOM, Prefix, Superblock};
 use crate::StoreError;
 use crate::keyed::keys::{behind, number_of};
-use crate::kv::{Direction, Fitted, Kv, RocksDbOptions, SharedKv, fitted, storage};
+use crate::kv::{Direction, Fitted, Kv, RocksDbOptions, SharedKv, fitted, need, storage};
 
 /// Where a store's database is.
 #[derive(Clone)]
@@ -91,6 +91,7 @@ impl Database {
         let len = db.as_ref().map_or(device.len(), SharedDevice::len);
         let Fitted { options, buffer, compaction } = fitted(options, len);
         let fs = Arc::new(BlueFs::mount(places, superblock.uuid).map_err(failed)?);
+        fs.keep(need(buffer, 0, 0, 0));
         let mode = match create {
             true => Mode::Create,
             false => {

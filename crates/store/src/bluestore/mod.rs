@@ -234,15 +234,14 @@ impl Core {
     }
 
     /// Bytes that must be free for the database, of this device beside its own. What it has beyond what it
-    /// holds are tables of a compaction, or that one has just made needless: of what is needed that is
-    /// had already.
+    /// holds are tables of a compaction, or that one has just made needless.
     fn kv_need(&self) -> u64 {
         let Some(fs) = &self.bluefs else { return 0 };
         let spaces = [Role::Wal, Role::Db, Role::Main].map(|role| fs.space_of(role));
         let has: u64 = spaces.iter().map(|(has, _)| has).sum();
         let load = |n: &AtomicU64| n.load(Ordering::Relaxed);
         let holds = (load(&self.kv_held) + load(&self.kv_put)).min(has);
-        let need = need(self.kv_buffer, self.kv_compaction, holds).saturating_sub(has - holds);
+        let need = need(self.kv_buffer, self.kv_compaction, holds, has - holds);
         let (has, all) = spaces[Role::Db as usize];
         need.saturating_sub(all.saturating_sub(has))
     }

@@ -9,8 +9,7 @@ pub struct Fitted {
     pub options: RocksDbOptions,
     /// A write buffer.
     pub(crate) buffer: u64,
-    /// The most that one compaction makes anew: what stops writes in level 0, level 1, and what comes to
-    /// it meanwhile.
+    /// The most that one compaction makes anew, as it lies.
     pub(crate) compaction: u64,
 }
 
@@ -18,9 +17,11 @@ pub struct Fitted {
 const FILES_LEN: u64 = 1 << 20;
 
 /// Bytes that a database may need beside the `has` that it has, whatever comes: for its log and what is
-/// being flushed, and for a compaction, which writes tables before it removes those that it made them of.
-pub(crate) fn need(buffer: u64, compaction: u64, has: u64) -> u64 {
-    3 * buffer + FILES_LEN + has.min(compaction)
+/// being flushed, and for a compaction, which writes tables before it removes those that it made them of. Of
+/// that it may have `made` some already: when it is killed then, they are removed by the next opening, but after it
+/// has flushed what was in the log.
+pub(crate) fn need(buffer: u64, compaction: u64, has: u64, made: u64) -> u64 {
+    3 * buffer + FILES_LEN + has.min(compaction).saturating_sub(made)
 }
 
 /// RocksDB's write buffer unless it is set.
@@ -66,9 +67,15 @@ fn number(text: &str) -> Option<u64> {
     digits.parse::<u64>().ok()?.checked_mul(factor)
 }
 
-/// Write buffers in a compaction by our bounds, and by RocksDB's own.
-const COMPACTION_BUFFERS: u64 = 16;
+/// Write buffers in a compaction by our bounds. Level 0 has at most the eight tables that stop writes, each a
+/// little more than a buffer, and goes first only while it is as full, by RocksDB's score of both
+/// (`VersionStorageInfo::ComputeCompactionScore` in `db/version_set.cc` at v7.8.3), as level 1, whose base is
+/// four buffers as its own: so that has no more.
+const COMPACTION_BUFFERS: u64 = 18;
+/// The same by RocksDB's own bounds.
 const COMPACTION_BUFFERS_UNBOUND: u64 = 42;
+/// What a table has beside its bytes, where space comes in units of so many.
+const TABLE_ROUNDING: u64 = 64 << 10;
 /// A device so many times as large as the latter needs no bounds.
 const UNBOUND_SHARE: u64 = 16;
 
@@ -91,10 +98,11 @@ pub fn fitted(given: &RocksDbOptions, len: u64) -> Fitted {
         "write_buffer_size={buffer},max_write_buffer_number=2,recycle_log_file_num=0,\
          target_file_size_base={buffer},max_bytes_for_level_base={base},\
          level0_file_num_compaction_trigger=4,level0_slowdown_writes_trigger=6,\
-         level0_stop_writes_trigger=8,max_background_compactions=1,max_compaction_bytes={base}",
+         level0_stop_writes_trigger=8,max_background_compactions=1,max_compaction_bytes={base},\
+         ignore_max_compaction_bytes_for_input=false",
         base = 4 * buffer
     );
-    Fitted { options, buffer, compaction: COMPACTION_BUFFERS * buffer }
+    Fitted { options, buffer, compaction: COMPACTION_BUFFERS * (buffer + TABLE_ROUNDING) }
 }
 
 #[cfg(test)]
@@ -139,5 +147,18 @@ mod tests {
         let bounds = fitted(&given, 40 << 30);
         assert_eq!(bounds.buffer, 256 << 20);
         assert!(bounds.options.options.contains(",level0_stop_writes_trigger=8,"));
+        // Unless it is said compactions take in all that is between, which was half of a store of 24 MiB.
+        assert!(bounds.options.options.ends_with(",ignore_max_compaction_bytes_for_input=false"));
+    }
+
+    /// A store full of omap did not open again after a kill: what a compaction had made of what it may make counted
+    /// for the log and for flushes, too.
+    #[test]
+    fn what_a_compaction_has_made_is_room_for_nothing_else() {
+        let least = need(1 << 20, 0, 0, 0);
+        assert_eq!(need(1 << 20, 18 << 20, 100 << 20, 0), least + (18 << 20));
+        assert_eq!(need(1 << 20, 18 << 20, 100 << 20, 10 << 20), least + (8 << 20));
+        assert_eq!(need(1 << 20, 18 << 20, 5 << 20, 0), least + (5 << 20));
+        assert_eq!(need(1 << 20, 18 << 20, 100 << 20, 50 << 20), least);
     }
 }

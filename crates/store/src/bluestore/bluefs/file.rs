@@ -291,12 +291,11 @@ impl Writer {
             true => (LOG_ROLES, self.fs.log_piece_len()),
             false => (ROLES, 0),
         };
-        let wanted = (len - have).max(least);
-        let extents = match self.fs.lend_for_file(roles, wanted) {
-            Err(FsError::NoSpace) if wanted > len - have => {
-                self.fs.lend_for_file(roles, len - have)?
-            }
-            lent => lent?,
+        let wanted = len - have;
+        let more = (least > wanted).then(|| self.fs.lend(roles, least).ok()).flatten();
+        let extents = match more {
+            Some(extents) => extents,
+            None => self.fs.lend_for_file(roles, wanted, self.cause)?,
         };
         self.file.change_map(|map| extents.iter().for_each(|e| join(&mut map.extents, *e)));
         if self.file.framed {

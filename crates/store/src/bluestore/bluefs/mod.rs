@@ -19,6 +19,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
 use device::{DeviceError, Piece, SharedDevice, WriteCause};
@@ -141,7 +142,17 @@ pub(super) struct BlueFs {
     counts: Counts,
     /// A log longer than this, and than four times what there is, is written anew.
     log_len_min: u64,
+    /// Bytes that tables of compactions leave to logs and flushes, while they can wait.
+    kept_len: AtomicU64,
+    /// Longest that a file waits for space.
+    space_wait: Duration,
 }
+
+/// So long a file waits for space. A compaction can be done with tables that are not removed yet: something
+/// reads them, or a flush that began before them has not ended, or the thread that removes them has no turn.
+const SPACE_WAIT: Duration = Duration::from_secs(5);
+/// Between two looks.
+const SPACE_LOOK: Duration = Duration::from_millis(5);
 
 /// A log at least so long is made short (Ceph's bluefs_log_compact_min_size is 16 MiB).
 const LOG_LEN_MIN: u64 = 1 << 20;
@@ -192,6 +203,8 @@ impl BlueFs {
             }),
             counts: Counts::default(),
             log_len_min: LOG_LEN_MIN,
+            kept_len: AtomicU64::new(0),
+            space_wait: SPACE_WAIT,
         }
     }
 
@@ -317,17 +330,40 @@ impl BlueFs {
         Err(FsError::NoSpace)
     }
 
-    /// As [`BlueFs::lend`], for a file: what removed files had is waited for.
-    fn lend_for_file(&self, roles: &[Role], len: u64) -> Result<Vec<Extent>, FsError> {
-        match self.lend(roles, len) {
-            Err(FsError::NoSpace) => {
-                let mut state = self.state();
-                self.write_log(&mut state)?;
-                drop(state);
-                self.lend(roles, len)
+    /// As [`BlueFs::lend`], for a file: what removed files had, or soon will have had, is waited for.
+    fn lend_for_file(
+        &self,
+        roles: &[Role],
+        len: u64,
+        cause: WriteCause,
+    ) -> Result<Vec<Extent>, FsError> {
+        let kept = match cause {
+            WriteCause::DatabaseCompaction => self.kept_len.load(Ordering::Relaxed),
+            _ => 0,
+        };
+        let (since, mut has_looked) = (Instant::now(), false);
+        loop {
+            let is_last = has_looked && since.elapsed() >= self.space_wait;
+            if is_last || kept == 0 || self.free_len() >= kept + len {
+                match self.lend(roles, len) {
+                    Err(FsError::NoSpace) if !is_last => {}
+                    lent => return lent,
+                }
             }
-            lent => lent,
+            let mut state = self.state();
+            let had = state.gone.len();
+            self.write_log(&mut state)?;
+            drop(state);
+            if had == 0 && has_looked {
+                std::thread::sleep(SPACE_LOOK);
+            }
+            has_looked = true;
         }
+    }
+
+    /// Says what compactions leave to logs and flushes.
+    pub(super) fn keep(&self, len: u64) {
+        self.kept_len.store(len, Ordering::Relaxed);
     }
 
     /// Reads whole blocks of what extents hold, from `offset` on.

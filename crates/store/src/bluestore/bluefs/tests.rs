@@ -238,7 +238,8 @@ fn names_are_as_one_expects() {
 
 #[test]
 fn a_full_one_says_so_and_goes_on_when_files_go() {
-    let fs = made(&files(0, 0, 4 << 20));
+    let mut fs = made(&files(0, 0, 4 << 20));
+    Arc::get_mut(&mut fs).unwrap().space_wait = Duration::ZERO;
     for round in 0..5 {
         let writer = fs.create(b"big", false, WriteCause::DatabaseOther).unwrap();
         let refused = loop {
@@ -254,6 +255,40 @@ fn a_full_one_says_so_and_goes_on_when_files_go() {
         assert!(fs.size(b"big").unwrap() > 2 << 20);
         fs.remove(b"big").unwrap();
     }
+    sound(&fs);
+}
+
+/// A store full of omap did not open, on a busy machine: RocksDB found the device full. Compactions had
+/// followed each other while the tables of those before were still there, as something read them, and
+/// had taken what was kept for the log and for flushes, too.
+#[test]
+fn space_that_will_be_free_is_waited_for() {
+    let fs = made(&files(0, 0, 2 << 20));
+    fs.make_dir(b"db").unwrap();
+    let write = |name: &[u8], cause, len: usize| {
+        let writer = fs.create(name, false, cause).unwrap();
+        writer.append(&vec![1; len]).and_then(|()| writer.sync())
+    };
+    let half = fs.free_len() as usize / 2;
+    write(b"db/1.sst", WriteCause::DatabaseFlush, half).unwrap();
+    fs.keep(half as u64);
+    let remove = |name: &'static [u8]| {
+        let fs = fs.clone();
+        std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(50));
+            fs.remove(name).unwrap();
+        })
+    };
+    // What is kept is there, and is no compaction's.
+    let (since, removal) = (Instant::now(), remove(b"db/1.sst"));
+    write(b"db/2.sst", WriteCause::DatabaseCompaction, half / 2).unwrap();
+    assert!(since.elapsed() >= Duration::from_millis(50));
+    removal.join().unwrap();
+    // A flush has it at once, and waits for more.
+    write(b"db/3.sst", WriteCause::DatabaseFlush, half).unwrap();
+    let removal = remove(b"db/3.sst");
+    write(b"db/4.sst", WriteCause::DatabaseFlush, half).unwrap();
+    removal.join().unwrap();
     sound(&fs);
 }
 
