@@ -3,6 +3,7 @@
 
 As a script: the server of `Ceph`, which its process starts when it runs its first command."""
 import atexit
+import hashlib
 import importlib.machinery
 import importlib.util
 import io
@@ -30,6 +31,27 @@ class Tool:
         loader.exec_module(self.module)
         # Each command copies the signatures of all commands there are to find its own, of which the copying takes most.
         sys.modules["ceph_argparse"].copy = types.SimpleNamespace(deepcopy=lambda value: pickle.loads(pickle.dumps(value, -1)))
+        self.remember_signatures()
+
+    def remember_signatures(self):
+        """What monitors and managers say of their commands is read by each command anew: forks find here what one has read of
+        the same text."""
+        parse, folder = self.module.parse_json_funcsigs, tempfile.mkdtemp()
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)
+
+        def parsed(text, consumer):
+            path = os.path.join(folder, hashlib.sha1(f"{consumer} {text}".encode()).hexdigest())
+            try:
+                with open(path, "rb") as f:
+                    return pickle.load(f)
+            except FileNotFoundError:
+                signatures = parse(text, consumer)
+                with open(f"{path}.{os.getpid()}", "wb") as f:
+                    pickle.dump(signatures, f, -1)
+                os.rename(f.name, path)
+                return signatures
+
+        self.module.parse_json_funcsigs = parsed
 
     def run(self, env, args, stdin, out, err):
         """Runs `ceph ARGS` in a fork with `env` added to its environment and these files (descriptors); its process id."""

@@ -217,6 +217,7 @@ J ceph osd info 0
 J ceph osd numa-status
 J ceph osd ok-to-stop 0
 J ceph osd ok-to-stop 0 1 2
+J ceph osd ok-to-stop 0 --max 3
 J ceph osd safe-to-destroy 0
 ceph osd ok-to-stop 77
 J ceph osd count-metadata hostname
