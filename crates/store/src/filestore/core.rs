@@ -251,7 +251,11 @@ impl Core {
         };
         // Data over data takes none, but for what btrfs copies.
         let taken = Taken { database: metadata, files: grown + metadata };
-        let look = || self.found().map(|found| (found, self.queued_room()));
+        // In this order: what is applied in between counts twice rather than not at all.
+        let look = || {
+            let queued = self.queued_room();
+            self.found().map(|found| (found, queued))
+        };
         if !self.room.take(names.data + grown, taken, growth, look)? {
             if self.stops_when_full.load(Ordering::Relaxed) {
                 self.fail();

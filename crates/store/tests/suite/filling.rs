@@ -136,7 +136,12 @@ fn a_store_full_of_keys_refuses_more_opens_again_and_gives_them_back() {
                 std::thread::sleep(std::time::Duration::from_millis(10));
                 let mut t = Transaction::new();
                 t.write(&cid, &numbered(100), 0, vec![1; 100]).remove(&cid, &numbered(100));
-                backend.store.submit(t).await.unwrap();
+                // Until then it may be full, of what was removed.
+                let answer = backend.store.submit(t).await;
+                assert!(
+                    matches!(answer, Ok(()) | Err(StoreError::NoSpace)),
+                    "{kind:?}: {answer:?}"
+                );
             }
             backend.check().await;
         }
