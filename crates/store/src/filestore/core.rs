@@ -251,12 +251,7 @@ impl Core {
         };
         // Data over data takes none, but for what btrfs copies.
         let taken = Taken { database: metadata, files: grown + metadata };
-        // In this order: what is applied in between counts twice rather than not at all.
-        let look = || {
-            let queued = self.queued_room();
-            self.found().map(|found| (found, queued))
-        };
-        if !self.room.take(names.data + grown, taken, growth, look)? {
+        if !self.room.take(names.data + grown, taken, growth, || self.look())? {
             if self.stops_when_full.load(Ordering::Relaxed) {
                 self.fail();
             }
@@ -299,10 +294,11 @@ impl Core {
         })
     }
 
-    /// What transactions will take that are not applied yet.
-    fn queued_room(&self) -> Taken {
+    /// What there is, and what transactions will take that are not applied yet. The latter first, so that what is
+    /// applied in between counts twice rather than not at all.
+    fn look(&self) -> Result<(Found, Taken), StoreError> {
         let [database, files] = [0, 1].map(|n| self.queued_room[n].load(Ordering::Relaxed));
-        Taken { database, files }
+        Ok((self.found()?, Taken { database, files }))
     }
 
     fn fail(&self) {
@@ -741,10 +737,10 @@ impl blocking::Core for Core {
         self.refuse_if_failed()?;
         let (_, size, _) = xattr::file_system(&self.root)?;
         let total = self.settings.limit.min(size);
-        let found = self.found()?;
+        let (found, queued) = self.look()?;
         let names = locked(&self.names);
         let data = names.data;
-        let available = self.room.measure(found, self.queued_room(), data).min(total);
+        let available = self.room.measure(found, queued, data).min(total);
         drop(names);
         if available < total / TIGHT_SHARE {
             self.files.kv.reclaim();
