@@ -726,7 +726,7 @@ ceph progress
 J ceph progress json
 ceph progress clear
 ceph progress on
-timeout 3 ceph iostat
+timeout 6 ceph iostat
 timeout 3 ceph iostat -w 120
 J ceph df bogus
 ceph status bogus

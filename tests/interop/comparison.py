@@ -142,7 +142,7 @@ def documents(text):
 def without_log(text):
     """Standard error without what librados logs there by itself: now and then, with either cluster, a connection is made while the
     client ends, and it says that there is no auth handler or authorizer."""
-    return re.sub(r"(?m)^\d{4}-\d\d-\d\dT\S+ \S+ -1 monclient.*\n?", "", text)
+    return re.sub(r"(?m)^\d{4}-\d\d-\d\dT\S+ \S+ -1 (monclient|--2- .* get_initial_auth_request returned -13).*\n?", "", text)
 
 
 def run(tool, conf, line, as_json, limit=COMMAND_TIME):
