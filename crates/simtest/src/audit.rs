@@ -93,11 +93,13 @@ impl Audit {
         assert_eq!(known, crc, "{who} has another osdmap {epoch} than others had");
     }
 
-    /// Whether OSDs have client ops or writes of their own under way.
+    /// Whether OSDs have client ops or writes of their own under way, or snapshots to trim: a removal that came
+    /// beside the last scrubs was trimmed when these had ended, on what was left while OSDs were stopped one after
+    /// the other for the comparison (life 52021630).
     pub(crate) fn are_ops_under_way(&self, cluster: &Cluster) -> bool {
         cluster.running_osds().iter().any(|(_, osd)| {
             let (pgs, ops) = osd.audit();
-            !ops.is_empty() || pgs.iter().any(|pg| pg.in_flight > 0)
+            !ops.is_empty() || pgs.iter().any(|pg| pg.in_flight > 0 || pg.trims)
         })
     }
 

@@ -22,6 +22,8 @@ pub struct PgAudit {
     pub active: bool,
     /// Writes not durable everywhere, and ops that wait for something.
     pub in_flight: usize,
+    /// Leads, and has snapshots left to trim that wait for no repair.
+    pub trims: bool,
     /// The newest entry.
     pub last_update: EVersion,
     /// Objects that this copy lacks, by its own account.
@@ -120,6 +122,7 @@ impl Pg {
             self.recovery.unfound_len(),
             self.reservations.phase(),
         );
+        let has_snaps_to_trim = core.is_primary() && !self.snap_trim_error.get();
         PgAudit {
             about,
             pgid: self.pgid,
@@ -128,6 +131,7 @@ impl Pg {
             primary: core.mapping.acting_primary,
             active: core.is_active(),
             in_flight,
+            trims: has_snaps_to_trim && !self.snaps_to_trim().is_empty(),
             last_update: info.last_update,
             missing: core.missing.len(),
             wrong,
