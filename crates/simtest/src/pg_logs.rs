@@ -28,7 +28,8 @@ pub(crate) fn differences(one: &Kept, other: &Kept) -> String {
     let (ours, theirs) = (above(one), above(other));
     let mut lines = unlike(ours.iter().map(told).collect(), theirs.iter().map(told).collect());
     if !has_been_split(&one.0) {
-        lines += &unlike(requests(&one.1), requests(&other.1));
+        let from = oldest_dup(&one.1).max(oldest_dup(&other.1));
+        lines += &unlike(requests(&one.1, from), requests(&other.1, from));
     }
     lines
 }
@@ -39,14 +40,23 @@ fn has_been_split(info: &PgInfo) -> bool {
     info.history.last_epoch_split > info.history.epoch_pool_created
 }
 
-/// Lives are too short for any to be forgotten (osd_pg_log_dups_tracked).
-fn requests(log: &PgLog) -> BTreeSet<(EVersion, OsdReqId)> {
+/// So many dups are remembered (`osd_pg_log_dups_tracked`).
+const DUPS_TRACKED: usize = 3000;
+
+/// Where a member's memory of requests begins that has forgotten some: one that has trimmed its log further has
+/// forgotten more (life 52025193).
+fn oldest_dup(log: &PgLog) -> EVersion {
+    let oldest = log.dups.iter().map(|dup| dup.version).min();
+    oldest.filter(|_| log.dups.len() >= DUPS_TRACKED).unwrap_or_default()
+}
+
+fn requests(log: &PgLog, from: EVersion) -> BTreeSet<(EVersion, OsdReqId)> {
     let entries = log.log.iter().flat_map(|e| {
         let brought = e.extras().extra_reqids.iter().map(|(reqid, _)| *reqid);
         brought.chain([e.reqid]).map(|reqid| (e.version, reqid))
     });
     let all = entries.chain(log.dups.iter().map(|dup| (dup.version, dup.reqid)));
-    all.filter(|(_, reqid)| *reqid != OsdReqId::default()).collect()
+    all.filter(|(version, reqid)| *version >= from && *reqid != OsdReqId::default()).collect()
 }
 
 fn unlike<T: Ord + core::fmt::Debug>(one: BTreeSet<T>, other: BTreeSet<T>) -> String {
@@ -60,6 +70,8 @@ fn unlike<T: Ord + core::fmt::Debug>(one: BTreeSet<T>, other: BTreeSet<T>) -> St
 
 #[cfg(test)]
 mod tests {
+    use std::ops::RangeInclusive;
+
     use types::osd::PgLogDup;
 
     use super::*;
@@ -75,6 +87,11 @@ mod tests {
 
     /// The entries from 1 to 9, those up to `tail` as dups.
     fn kept(tail: u64) -> Kept {
+        kept_of(1..=9, tail)
+    }
+
+    fn kept_of(versions: RangeInclusive<u64>, tail: u64) -> Kept {
+        let (first, head) = versions.into_inner();
         let dup = |version| PgLogDup {
             version: EVersion::new(9, version),
             reqid: OsdReqId { tid: version, ..OsdReqId::default() },
@@ -82,9 +99,9 @@ mod tests {
         };
         let log = PgLog {
             tail: EVersion::new(9, tail),
-            head: EVersion::new(9, 9),
-            log: (tail + 1..=9).map(entry).collect(),
-            dups: (1..=tail).map(dup).collect(),
+            head: EVersion::new(9, head),
+            log: (tail + 1..=head).map(entry).collect(),
+            dups: (first..=tail).map(dup).collect(),
             ..PgLog::default()
         };
         let info = PgInfo { last_update: log.head, ..PgInfo::default() };
@@ -94,6 +111,21 @@ mod tests {
     #[test]
     fn members_may_have_trimmed_more_or_less() {
         assert_eq!(differences(&kept(2), &kept(5)), "");
+    }
+
+    /// A life of 3,700 writes to one PG was taken for one that broke its word.
+    #[test]
+    fn members_may_have_forgotten_what_is_long_past() {
+        let last = DUPS_TRACKED as u64 + 900;
+        let (one, other) = (kept_of(501..=last, last - 400), kept_of(504..=last, last - 397));
+        assert_eq!(differences(&one, &other), "");
+        assert_eq!(differences(&other, &one), "");
+        let mut damaged = kept_of(504..=last, last - 397);
+        damaged.1.dups.remove(1);
+        damaged.1.dups.insert(0, one.1.dups[0].clone());
+        assert_ne!(differences(&one, &damaged), "");
+        let lacking = kept_of(504..=last, last - 400);
+        assert_ne!(differences(&one, &lacking), "", "it remembers fewer than it is to");
     }
 
     /// Only the newest entries were compared: what else two members remembered might differ, and what one did not
