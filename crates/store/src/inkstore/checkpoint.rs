@@ -24,7 +24,7 @@ use super::format::{
     Put, Superblock, extents, put_extents,
 };
 use super::state::Key;
-use super::{Core, Inner};
+use super::{Coming, Core, Inner};
 use crate::CollId;
 
 /// Bytes of a run written at once. Small in tests, so that transactions come in between.
@@ -112,15 +112,26 @@ pub(super) struct Task {
 }
 
 impl Core {
-    /// Freezes the state. `seq` is the last batch that is in it; the next one is still empty.
-    pub(super) fn begin_checkpoint(&mut self, seq: u64) -> Task {
+    /// Freezes the state. `seq` is the last batch that is in it; the next one is still empty. `waiting` bytes of it are
+    /// not in the log yet.
+    pub(super) fn begin_checkpoint(&mut self, seq: u64, waiting: u64) -> Task {
         let runs = &self.manifest.runs;
         let deltas: u64 = runs.iter().skip(1).map(Run::blocks).sum();
         let base_blocks = runs.first().map_or(0, Run::blocks);
         let many = runs.len() > RUNS_MAX || deltas > base_blocks / 2 + 256;
-        let due = std::mem::take(&mut self.base_asked) || many;
-        // What removals leave takes little as a delta, and gives room for a base.
-        let base = runs.is_empty() || due && self.base_blocks_max() <= self.alloc.free().into();
+        let asked = std::mem::take(&mut self.base_asked);
+        let (free, most) = (u64::from(self.alloc.free()), self.base_blocks_max());
+        let delta = self.delta_blocks_max(waiting);
+        // Behind a delta, and what comes meanwhile, there must be room for a base. Where there is none now, what
+        // removals leave takes little as a delta, and gives some.
+        let meanwhile = 2 * self.log.len / BLOCK_LEN;
+        let is_last = free < delta + meanwhile + self.reserve_blocks();
+        let due = asked || many || self.is_mostly_gone() || is_last;
+        let base = runs.is_empty() || due && most <= free;
+        self.coming = match base {
+            true => Coming { base: most, delta: 0 },
+            false => Coming { base: 0, delta },
+        };
         self.estimate_frozen = self.state.space.metadata_estimate();
         let state = &mut self.state;
         state.freeze(base);
@@ -250,6 +261,7 @@ impl Core {
         self.superblock = superblock;
         self.frozen_at = None;
         self.checkpointing = false;
+        self.coming = Coming::default();
         self.checkpoints_done += 1;
     }
 }
@@ -535,7 +547,7 @@ mod tests {
     fn without_room_for_a_base_there_are_deltas() {
         block_on(|env| async move {
             let (_, store) = made(&env, 16 << 20, 256 << 10).await;
-            for n in 0..2000 {
+            for n in 0..900 {
                 let mut t = Transaction::new();
                 t.touch(&pg(0), &long_named(n));
                 store.submit(t).await.unwrap();

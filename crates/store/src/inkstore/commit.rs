@@ -245,7 +245,8 @@ impl Core {
     pub(super) fn wants_checkpoint(&self) -> bool {
         let asked = self.checkpoint_asked > self.checkpoints_begun;
         let long = self.log.is_long() || self.unchecked > REPLAY_MAX;
-        !self.checkpointing && (asked || long)
+        let gone = self.is_mostly_gone() && self.base_blocks_max() <= self.alloc.free().into();
+        !self.checkpointing && (asked || long || gone)
     }
 
     /// Closes the batch that is being filled. If a checkpoint should begin, it begins here: the
@@ -259,7 +260,8 @@ impl Core {
         } else {
             seq -= 1;
         }
-        let checkpoint = self.wants_checkpoint().then(|| self.begin_checkpoint(seq));
+        let waiting = batch.as_ref().map_or(0, |batch| batch.payload.len() as u64);
+        let checkpoint = self.wants_checkpoint().then(|| self.begin_checkpoint(seq, waiting));
         (batch, seq, checkpoint)
     }
 

@@ -390,7 +390,7 @@ mod tests {
     #[test]
     fn folding_leaves_room_for_checkpoints() {
         block_on(|env| async move {
-            const BLOCKS: u64 = 2200;
+            const BLOCKS: u64 = 1800;
             let (file, store) = made(&env, BLOCKS).await;
             let mut t = Transaction::new();
             t.clone_object(&pg(0), &numbered(1), &numbered(2));
@@ -405,7 +405,7 @@ mod tests {
             assert!((1..all).contains(&left), "some were folded, not all: {left}");
             {
                 let core = store.inner.core.borrow();
-                let used = core.state.space.blocks + core.metadata_blocks();
+                let used = core.used_blocks();
                 assert!(used + core.reserve_blocks() <= u64::from(core.device_blocks));
             }
             store.checkpoint().await.unwrap();

@@ -109,6 +109,7 @@ struct Core {
     /// Blocks of payloads that the log refers to, with their batch.
     spilled: Vec<(u64, Vec<Extent>)>,
     checkpointing: bool,
+    coming: Coming,
     /// Transactions since the last checkpoint began.
     unchecked: u64,
     /// The last batch of the checkpoint under way, and where it ends once that is known.
@@ -157,7 +158,7 @@ impl InkStore {
             let mut core = recover::mount(&device).await?;
             // There may be no room for one more batch: so before any.
             let durable = core.log.durable_seq;
-            let checkpoint = core.wants_checkpoint().then(|| core.begin_checkpoint(durable));
+            let checkpoint = core.wants_checkpoint().then(|| core.begin_checkpoint(durable, 0));
             let inner = Rc::new(Inner {
                 env: env.clone(),
                 device,
@@ -492,6 +493,13 @@ impl ObjectStore for InkStore {
     }
 }
 
+/// What the checkpoint under way may take, in blocks: of a run that holds everything, or of another; the other is 0.
+#[derive(Debug, Default)]
+struct Coming {
+    base: u64,
+    delta: u64,
+}
+
 /// Blocks for so many bytes of a checkpoint, a quarter more, and some.
 fn with_quarter(bytes: u64) -> u64 {
     let blocks = bytes / format::PAGE_PAYLOAD_LEN as u64;
@@ -505,11 +513,11 @@ impl Core {
         let metadata = self.metadata_blocks();
         let total = bytes(self.device_blocks.into());
         let reserved = bytes(self.reserve_blocks());
+        // Without what the checkpoint under way may add at most: that comes and goes.
+        let used = bytes(self.used_with(0));
         Statfs {
             total,
-            available: total
-                .saturating_sub(bytes(space.blocks) + bytes(metadata))
-                .saturating_sub(reserved),
+            available: total.saturating_sub(used).saturating_sub(reserved),
             internally_reserved: reserved,
             allocated: bytes(space.blocks),
             data_stored: bytes(space.pointers),
@@ -521,17 +529,58 @@ impl Core {
 
     /// Blocks that hold neither data nor are free: superblocks, log, checkpoint.
     fn metadata_blocks(&self) -> u64 {
-        let spilled = self.spilled.iter().flat_map(|(_, e)| e).map(|e| u64::from(e.len));
         format::SUPERBLOCK_SLOTS
             + self.log.len / BLOCK_LEN
             + self.manifest_blocks
-            + spilled.sum::<u64>()
+            + self.spilled_blocks()
     }
 
-    /// Blocks kept free so that a checkpoint of everything can be written beside the present one,
-    /// and that what is being replaced is not in the way: removals always work.
+    fn spilled_blocks(&self) -> u64 {
+        let spilled = self.spilled.iter().flat_map(|(_, e)| e).map(|e| u64::from(e.len));
+        spilled.sum()
+    }
+
+    /// Blocks that are not free, or will not be when all metadata stands in runs.
+    fn used_blocks(&self) -> u64 {
+        self.used_with(self.coming.delta)
+    }
+
+    /// The same, if so many blocks of runs are to come at least.
+    fn used_with(&self, coming: u64) -> u64 {
+        let all_runs = self.state.space.metadata_estimate() / format::PAGE_PAYLOAD_LEN as u64;
+        let more = coming.max(all_runs.saturating_sub(self.manifest_blocks));
+        self.state.space.blocks + self.metadata_blocks() + more
+    }
+
+    /// Blocks kept free so that a checkpoint of everything can be written beside the present one.
+    fn base_reserve(&self) -> u64 {
+        with_quarter(self.state.space.metadata_estimate()).max(self.coming.base)
+    }
+
+    /// The same, and that what is being replaced is not in the way: removals always work.
     fn reserve_blocks(&self) -> u64 {
-        with_quarter(self.state.space.metadata_estimate()) + self.overwrite_blocks()
+        self.reserve_with(1)
+    }
+
+    /// Room for a checkpoint, and one part of so many of what is for overwrites.
+    fn reserve_with(&self, parts: u64) -> u64 {
+        self.base_reserve() + self.overwrite_blocks() / parts
+    }
+
+    /// The most blocks that a run takes which begins now and holds what has changed, with `waiting` bytes of a batch that
+    /// is not in the log yet. What is named there takes several times as much in a run (one block in a chunk, one
+    /// xattr in a head), long keys and values hardly more.
+    fn delta_blocks_max(&self, waiting: u64) -> u64 {
+        let spilled = self.spilled_blocks() * BLOCK_LEN + waiting;
+        let logged = self.log.used();
+        let all = self.state.space.metadata_estimate() + logged + spilled;
+        with_quarter(all.min(logged * 16 + spilled * 2))
+    }
+
+    /// Whether the runs hold much that is gone, and may be written anew.
+    fn is_mostly_gone(&self) -> bool {
+        let needed = with_quarter(self.state.space.metadata_estimate());
+        self.manifest_blocks > 2 * needed + 256
     }
 
     /// The most blocks that a base takes which begins now: by the estimate, or by what the runs take that it is to replace

@@ -155,6 +155,7 @@ pub(super) async fn mount(device: &BlockDevice) -> Result<Core, StoreError> {
         manifest,
         spilled: replayed.spilled,
         checkpointing: false,
+        coming: Default::default(),
         unchecked: replayed.transactions,
         frozen_at: None,
         estimate_frozen: 0,

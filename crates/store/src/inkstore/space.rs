@@ -109,7 +109,7 @@ impl Space {
     /// An upper estimate of the bytes that all metadata takes in a checkpoint. The name stands in front of an
     /// object's head, chunks and keys; again in front of more of these, of which it is a small part.
     pub(super) fn metadata_estimate(&self) -> u64 {
-        let held = self.pointers * 10 + self.omap_bytes * 5 / 4;
+        let held = self.pointers * 10 + self.omap_bytes * 9 / 8;
         let named = held + held / ENTRY_NAMES as u64;
         named + self.attr_bytes * 5 / 4 + self.objects * 300 + self.name_bytes * 3
     }

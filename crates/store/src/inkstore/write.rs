@@ -139,21 +139,19 @@ impl Core {
         if blocks == 0 && metadata == 0 {
             return Ok(());
         }
-        // What the store's owner notes for itself (an OSD: maps) may take half of the reserve: an
+        // What the store's owner notes for itself (an OSD: maps) may take half of what is kept beside a checkpoint: an
         // OSD that clients have filled must start, to let them remove something.
-        let reserve = match t.collections().iter().all(|cid| *cid == CollId::Meta) {
-            true => self.reserve_blocks() / 2,
-            false => self.reserve_blocks(),
-        };
+        let reserve = self.reserve_with(if t.is_of_owner() { 2 } else { 1 });
         if blocks > 0 && !self.are_free(blocks + self.spill_blocks(metadata), reserve) {
             return Err(StoreError::NoSpace);
         }
         let used = self.used_blocks();
         let metadata_blocks = metadata.div_ceil(PAGE_PAYLOAD_LEN as u64) * 5 / 4;
         let total = u64::from(self.device_blocks);
-        // What comes with a removal or an overwrite (a pg log entry) may use half of the reserve.
+        // So may what comes with an overwrite (a pg log entry), and more what comes with a removal.
         let is_small = metadata <= SMALL_METADATA || !t.notes_much();
-        let fits_as_small = || used + metadata_blocks + self.reserve_blocks() / 2 <= total;
+        let of_small = self.reserve_with(if t.removes() { 8 } else { 2 });
+        let fits_as_small = || used + metadata_blocks + of_small <= total;
         if blocks == 0 && is_small {
             return if fits_as_small() { Ok(()) } else { Err(StoreError::NoSpace) };
         }
@@ -175,10 +173,6 @@ impl Core {
             self.forgo_discards();
         }
         u64::from(self.alloc.free()) >= blocks + kept
-    }
-
-    fn used_blocks(&self) -> u64 {
-        self.state.space.blocks + self.metadata_blocks()
     }
 
     /// Whether a block can be written anew: as an overwrite, or beside one that is not given up.

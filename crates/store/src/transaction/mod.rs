@@ -244,6 +244,18 @@ impl Transaction {
         self.metadata_of(|oid| !oid.is_pgmeta()) > SMALL_METADATA
     }
 
+    /// Whether something that is not a placement group's own is removed in it.
+    pub(crate) fn removes(&self) -> bool {
+        self.ops.iter().any(|op| match op {
+            Op::Remove { oid, .. }
+            | Op::Truncate { oid, .. }
+            | Op::OmapRmKeys { oid, .. }
+            | Op::OmapRmKeyRange { oid, .. }
+            | Op::OmapClear { oid, .. } => !self.objects[*oid as usize].is_pgmeta(),
+            _ => false,
+        })
+    }
+
     /// Bytes of xattrs and keys in it, with their values.
     pub fn metadata_bytes(&self) -> u64 {
         self.metadata_of(|_| true)
