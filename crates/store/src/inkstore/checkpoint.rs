@@ -122,9 +122,9 @@ impl Core {
         let asked = std::mem::take(&mut self.base_asked);
         let (free, most) = (u64::from(self.alloc.free()), self.base_blocks_max());
         let delta = self.delta_blocks_max(waiting);
-        // Behind a delta, and what comes meanwhile, there must be room for a base. Where there is none now, what
-        // removals leave takes little as a delta, and gives some.
-        let meanwhile = 2 * self.log.len / BLOCK_LEN;
+        // Behind a delta there must be room for a base, and beside it for what comes meanwhile, which would be refused.
+        // Where there is none for a base now, what removals leave takes little as a delta, and gives some.
+        let meanwhile = 2 * (self.log.len / BLOCK_LEN + delta);
         let is_last = free < delta + meanwhile + self.reserve_blocks();
         let due = asked || many || self.is_mostly_gone() || is_last;
         let base = runs.is_empty() || due && most <= free;
