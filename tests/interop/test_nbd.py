@@ -483,6 +483,24 @@ class WithLibrbd(unittest.TestCase):
             refused = c.run("qemu-io", "-f", "raw", s.url(), "-c", "write 0 4k", check=False)
             self.assertNotEqual(refused.returncode, 0)
 
+    def test_the_environment_says_who_we_are(self):
+        """CEPH_ARGS and CEPH_KEYRING, which Ceph's clients take, were not read."""
+        keyring = tmp / "reader.keyring"
+        c.ceph("auth", "get-or-create", "client.reader", "mon", "profile rbd-read-only", "osd", "profile rbd-read-only", "-o", str(keyring))
+        loligo("rbd", "create", "seen", "--size", "1M")
+        for said in [{"CEPH_ARGS": f"--id reader --keyring={keyring}"}, {"CEPH_ARGS": "-n client.reader", "CEPH_KEYRING": str(keyring)}]:
+            env = dict(os.environ, CEPH_CONF=c.conf, **said)
+            run = lambda *args: subprocess.run(args, env=env, capture_output=True, text=True, timeout=60)
+            for program in [[LOLIGO, "rbd"], ["rbd"]]:
+                self.assertIn("seen", run(*program, "ls").stdout.split(), said)
+                refused = run(*program, "create", "unseen", "--size", "1M")
+                self.assertNotEqual(refused.returncode, 0, said)
+            self.assertIn("Operation not permitted", run(LOLIGO, "rbd", "create", "unseen", "--size", "1M").stderr)
+            # The command line is stronger, and this keyring has no key of theirs.
+            self.assertIn("client.admin", run(LOLIGO, "rbd", "ls", "--id", "admin").stderr)
+            # What 'up' has made has a keyring of its own.
+            self.assertEqual(run(LOLIGO, "status", "--dir", str(pathlib.Path(c.conf).parent)).returncode, 0)
+
     def test_a_clone_says_whose_it_is(self):
         """It was told by ids alone, without its parent's namespace; other errors told of images that were not there."""
         loligo("rbd", "create", "whose", "--size", "1M")

@@ -32,7 +32,10 @@ use crate::layout::{Layout, make_private_folder, parse_conf, sync_parent, write_
 use crate::output::tell;
 use crate::session::AdminSession;
 use crate::up::Plan;
-use crate::{addresses, allocator, crush_location, household, logging, memory, start, stores, up};
+use crate::{
+    addresses, allocator, crush_location, environment, household, logging, memory, start, stores,
+    up,
+};
 
 /// All monitor features of 16.2 (mon_feature_t: kraken to pacific).
 const MON_FEATURES: u64 = 255;
@@ -70,17 +73,38 @@ pub(crate) fn resolve_mon_host(text: &str) -> Result<String, Failure> {
     monclient::resolve_mon_host(text, lookup).map_err(|e| Failure::new(e.to_string()))
 }
 
-/// Reads the configuration file for `kind.id`, then the settings of the command line.
+/// Reads the configuration file for `kind.id`, the environment, and the settings of the command line.
 pub(crate) fn load_config(
     kind: &str,
     id: &str,
     path: &Path,
     sets: &[String],
 ) -> Result<Config, Failure> {
+    load(kind, id, path, sets, environment::apply)
+}
+
+/// The same without the environment: of a cluster that `up` or the laboratory has made.
+pub(crate) fn load_made(
+    kind: &str,
+    id: &str,
+    path: &Path,
+    sets: &[String],
+) -> Result<Config, Failure> {
+    load(kind, id, path, sets, |_| Ok(()))
+}
+
+fn load(
+    kind: &str,
+    id: &str,
+    path: &Path,
+    sets: &[String],
+    environment: impl Fn(&Config) -> Result<(), Failure>,
+) -> Result<Config, Failure> {
     let text = fs::read_to_string(path).map_err(|e| {
         Failure::new(format!("cannot read the configuration {}: {e}", path.display()))
     })?;
     let config = config_of(kind, id, path, &parse_conf(path, &text)?)?;
+    environment(&config)?;
     for set in sets {
         let (key, value) = up::parse_set(set)?;
         config
@@ -482,7 +506,7 @@ pub(crate) async fn mkfs_osd(
         format!("bluestore_block_size={osd_size}"),
         format!("osd_objectstore={store}"),
     ];
-    let config = Rc::new(load_config("osd", &n.to_string(), &layout.conf(), &sets)?);
+    let config = Rc::new(load_made("osd", &n.to_string(), &layout.conf(), &sets)?);
     mkfs_osd_with(env, &config, Some(osd_fsid)).await
 }
 
@@ -578,7 +602,7 @@ pub(crate) fn run_all_in_threads(layout: Layout, plan: &Plan) -> Result<(), Fail
     let spawn = |kind: &'static str, id: String| {
         let conf = layout.conf();
         std::thread::spawn(move || -> Result<(), String> {
-            let config = load_config(kind, &id, &conf, &[]).map_err(|e| e.to_string())?;
+            let config = load_made(kind, &id, &conf, &[]).map_err(|e| e.to_string())?;
             let runtime = Runtime::new().map_err(|e| e.to_string())?;
             runtime
                 .block_on(move |env| async move {

@@ -24,7 +24,7 @@ pub(crate) fn run(args: &LabArgs) -> Result<(), Failure> {
 }
 
 fn load(path: &Path) -> Result<(Config, Keyring), String> {
-    let config = daemon::load_config("client", "admin", path, &[]).map_err(|e| e.to_string())?;
+    let config = daemon::load_made("client", "admin", path, &[]).map_err(|e| e.to_string())?;
     let keyring = daemon::read_keyring(&config).map_err(|e| e.to_string())?;
     Ok((config, keyring.unwrap_or_default()))
 }

@@ -9,6 +9,7 @@ mod code;
 mod crush_location;
 mod daemon;
 mod down;
+mod environment;
 mod failure;
 mod host;
 mod household;

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use crate::environment;
 use crate::failure::Failure;
 use crate::household::OTHERS_GO_ON;
 use crate::layout::Layout;
@@ -56,6 +57,9 @@ pub(crate) fn start(
         .stdin(Stdio::null())
         .stdout(log.try_clone()?)
         .stderr(log);
+    for name in environment::VARIABLES {
+        command.env_remove(name);
+    }
     let pid_files: Vec<File> =
         names.iter().map(|name| File::create(layout.pid_file(name))).collect::<Result<_, _>>()?;
     // SAFETY: setsid, getpid and write are async-signal-safe; nothing is allocated, and the files are

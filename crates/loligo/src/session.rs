@@ -36,7 +36,7 @@ pub(crate) struct AdminSession {
 impl AdminSession {
     /// Connects to the monitor of the cluster in the folder.
     pub(crate) async fn connect(env: &Env, layout: &Layout) -> Result<AdminSession, Failure> {
-        let config = daemon::load_config("client", "admin", &layout.conf(), &[])?;
+        let config = daemon::load_made("client", "admin", &layout.conf(), &[])?;
         AdminSession::open(env, &config).await
     }
 

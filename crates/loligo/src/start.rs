@@ -183,7 +183,7 @@ impl Work {
     ) -> Result<(), Failure> {
         let layout = &self.layout;
         let session = AdminSession::connect(env, layout).await?;
-        let config = daemon::load_config("client", "admin", &layout.conf(), &[])?;
+        let config = daemon::load_made("client", "admin", &layout.conf(), &[])?;
         let (theirs, ours) = (session.monmap(None).await?.fsid, daemon::cluster_fsid(&config)?);
         if theirs != ours {
             return Err(Failure::new(format!(

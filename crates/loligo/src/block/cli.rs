@@ -13,9 +13,9 @@ pub(crate) struct ClusterArgs {
     /// The configuration file [default: ./loligo-data/ceph.conf or /etc/ceph/ceph.conf]
     #[arg(long, short = 'c', value_name = "CONF", env = "CEPH_CONF", global = true)]
     pub(crate) conf: Option<PathBuf>,
-    /// The user, client.ID
-    #[arg(long, value_name = "ID", default_value = "admin", global = true)]
-    pub(crate) id: String,
+    /// The user, client.ID [default: that of CEPH_ARGS, or admin]
+    #[arg(long, value_name = "ID", global = true)]
+    pub(crate) id: Option<String>,
 }
 
 /// `loligo rbd`.

@@ -13,6 +13,7 @@ use types::Errno;
 use super::cli::ClusterArgs;
 use super::spec::ImageSpec;
 use crate::daemon;
+use crate::environment::CephArgs;
 use crate::failure::Failure;
 
 /// How long the cluster gets to let us in.
@@ -24,8 +25,8 @@ const CLOSE_TIME: Duration = Duration::from_secs(30);
 /// Where a configuration is looked for when nothing names one.
 const PLACES: [&str; 2] = ["./loligo-data/ceph.conf", "/etc/ceph/ceph.conf"];
 
-fn conf_path(args: &ClusterArgs) -> Result<PathBuf, Failure> {
-    if let Some(path) = &args.conf {
+fn conf_path(args: &ClusterArgs, said: &CephArgs) -> Result<PathBuf, Failure> {
+    if let Some(path) = args.conf.as_ref().or(said.conf.as_ref()) {
         return Ok(path.clone());
     }
     let found = PLACES.iter().map(Path::new).find(|path| path.exists());
@@ -36,8 +37,10 @@ fn conf_path(args: &ClusterArgs) -> Result<PathBuf, Failure> {
 
 /// Connects.
 pub(crate) async fn connect(env: &Env, args: &ClusterArgs) -> Result<Client, Failure> {
-    let path = conf_path(args)?;
-    let config = Rc::new(daemon::load_config("client", &args.id, &path, &[])?);
+    let said = CephArgs::of_process()?;
+    let path = conf_path(args, &said)?;
+    let id = args.id.as_deref().or(said.id.as_deref()).unwrap_or("admin");
+    let config = Rc::new(daemon::load_config("client", id, &path, &[])?);
     let keyring = daemon::read_keyring(&config)?.unwrap_or_default();
     let options = Options { follow_osdmap: true };
     let connecting = Client::connect(env.clone(), config.clone(), &keyring, options);
@@ -53,7 +56,7 @@ pub(crate) async fn connect(env: &Env, args: &ClusterArgs) -> Result<Client, Fai
     };
     match connected {
         Ok(Ok(client)) => Ok(client),
-        Ok(Err(e)) => Err(Failure::new(format!("cannot connect as client.{}: {e}", args.id))),
+        Ok(Err(e)) => Err(Failure::new(format!("cannot connect as client.{id}: {e}"))),
         Err(_) => Err(Failure::new(format!(
             "no monitor answered at {} within {} s",
             config.str("mon_host"),

@@ -23,6 +23,7 @@ use super::format::{
     BLOCK_LEN, Cursor, Extent, Malformed, NO_ENTRY, PAGE_HEADER_LEN, PAGE_PAYLOAD_LEN, PageHeader,
     Put, Superblock, extents, put_extents,
 };
+use super::log::Unchecked;
 use super::state::Key;
 use super::{Coming, Core, Inner};
 use crate::CollId;
@@ -112,16 +113,15 @@ pub(super) struct Task {
 }
 
 impl Core {
-    /// Freezes the state. `seq` is the last batch that is in it; the next one is still empty. `waiting` bytes of it are
-    /// not in the log yet.
-    pub(super) fn begin_checkpoint(&mut self, seq: u64, waiting: u64) -> Task {
+    /// Freezes the state. `seq` is the last batch that is in it; the next one is still empty.
+    pub(super) fn begin_checkpoint(&mut self, seq: u64) -> Task {
         let runs = &self.manifest.runs;
         let deltas: u64 = runs.iter().skip(1).map(Run::blocks).sum();
         let base_blocks = runs.first().map_or(0, Run::blocks);
         let many = runs.len() > RUNS_MAX || deltas > base_blocks / 2 + 256;
         let asked = std::mem::take(&mut self.base_asked);
         let (free, most) = (u64::from(self.alloc.free()), self.base_blocks_max());
-        let delta = self.delta_blocks_max(waiting);
+        let delta = self.delta_blocks_max();
         // Behind a delta there must be room for a base, and beside it for what comes meanwhile, which would be refused.
         // Where there is none for a base now, what removals leave takes little as a delta, and gives some.
         let meanwhile = 2 * (self.log.len / BLOCK_LEN + delta);
@@ -138,7 +138,7 @@ impl Core {
         state.drop_handles();
         self.pending.recs.reset();
         self.checkpointing = true;
-        self.unchecked = 0;
+        self.unchecked = Unchecked::default();
         self.checkpoints_begun += 1;
         if base {
             self.base_begun = self.checkpoints_begun;
@@ -580,6 +580,25 @@ mod tests {
             taken.into_iter().for_each(|e| store.inner.core.borrow_mut().alloc.release_extent(e));
             assert_eq!(count(20).await, 1);
             assert_eq!(store.fsck(true).await.unwrap().errors, Vec::<String>::new());
+        });
+    }
+
+    /// A base is begun while there is room for one, but not each time only because objects are small and many.
+    #[test]
+    fn small_objects_are_not_written_with_every_checkpoint() {
+        block_on(|env| async move {
+            let (_, store) = made(&env, 64 << 20, 1 << 20).await;
+            let mut n = 0;
+            while store.statfs().await.unwrap().available > 16 << 20 {
+                let mut t = Transaction::new();
+                t.write(&pg(0), &numbered(n), 0, vec![1; 4096]);
+                t.setattr(&pg(0), &numbered(n), "_", vec![n as u8; 400]);
+                store.submit(t).await.unwrap();
+                n += 1;
+            }
+            let runs = store.inner.core.borrow().manifest_blocks * BLOCK_LEN;
+            let written = store.device().ledger().written(WriteCause::Checkpoint);
+            assert!(runs > 2 << 20 && written < 5 * runs, "{n} objects: {written} for {runs}");
         });
     }
 

@@ -244,7 +244,7 @@ impl Core {
     /// Whether a checkpoint should begin with the next batch.
     pub(super) fn wants_checkpoint(&self) -> bool {
         let asked = self.checkpoint_asked > self.checkpoints_begun;
-        let long = self.log.is_long() || self.unchecked > REPLAY_MAX;
+        let long = self.log.is_long() || self.unchecked.transactions > REPLAY_MAX;
         let gone = self.is_mostly_gone() && self.base_blocks_max() <= self.alloc.free().into();
         !self.checkpointing && (asked || long || gone)
     }
@@ -256,12 +256,11 @@ impl Core {
         let batch = (!self.pending.is_empty()).then(|| self.pending.take());
         if let Some(batch) = &batch {
             self.log.next_seq += 1;
-            self.unchecked += u64::from(batch.transactions);
+            self.unchecked.add(batch.transactions, &batch.payload);
         } else {
             seq -= 1;
         }
-        let waiting = batch.as_ref().map_or(0, |batch| batch.payload.len() as u64);
-        let checkpoint = self.wants_checkpoint().then(|| self.begin_checkpoint(seq, waiting));
+        let checkpoint = self.wants_checkpoint().then(|| self.begin_checkpoint(seq));
         (batch, seq, checkpoint)
     }
 

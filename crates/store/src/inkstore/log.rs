@@ -88,6 +88,22 @@ impl Log {
     }
 }
 
+/// What batches hold that no checkpoint does.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Unchecked {
+    pub(super) transactions: u64,
+    /// Of their records.
+    pub(super) bytes: u64,
+}
+
+impl Unchecked {
+    /// One batch more.
+    pub(super) fn add(&mut self, transactions: u32, payload: &[u8]) {
+        self.transactions += u64::from(transactions);
+        self.bytes += payload.len() as u64;
+    }
+}
+
 /// What the next batch consists of so far. Bound: the callers' (an OSD admits a limited number of
 /// bytes in flight).
 #[derive(Debug, Default)]

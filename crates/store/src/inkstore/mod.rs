@@ -56,7 +56,7 @@ use self::checkpoint::Manifest;
 use self::discard::Discards;
 use self::fold::Folds;
 use self::format::{BLOCK_LEN, Extent, Superblock};
-use self::log::{FrozenAt, Log, Pending};
+use self::log::{FrozenAt, Log, Pending, Unchecked};
 use self::state::{Slot, State};
 use crate::Transaction;
 use crate::memstore::omap_page;
@@ -110,8 +110,8 @@ struct Core {
     spilled: Vec<(u64, Vec<Extent>)>,
     checkpointing: bool,
     coming: Coming,
-    /// Transactions since the last checkpoint began.
-    unchecked: u64,
+    /// Since the last checkpoint began.
+    unchecked: Unchecked,
     /// The last batch of the checkpoint under way, and where it ends once that is known.
     frozen_at: FrozenAt,
     /// [`space::Space::metadata_estimate`] when the last checkpoint began; 0 if none did since the mount.
@@ -158,7 +158,7 @@ impl InkStore {
             let mut core = recover::mount(&device).await?;
             // There may be no room for one more batch: so before any.
             let durable = core.log.durable_seq;
-            let checkpoint = core.wants_checkpoint().then(|| core.begin_checkpoint(durable, 0));
+            let checkpoint = core.wants_checkpoint().then(|| core.begin_checkpoint(durable));
             let inner = Rc::new(Inner {
                 env: env.clone(),
                 device,
@@ -567,14 +567,13 @@ impl Core {
         self.base_reserve() + self.overwrite_blocks() / parts
     }
 
-    /// The most blocks that a run takes which begins now and holds what has changed, with `waiting` bytes of a batch that
-    /// is not in the log yet. What is named there takes several times as much in a run (one block in a chunk, one
-    /// xattr in a head), long keys and values hardly more.
-    fn delta_blocks_max(&self, waiting: u64) -> u64 {
-        let spilled = self.spilled_blocks() * BLOCK_LEN + waiting;
-        let logged = self.log.used();
-        let all = self.state.space.metadata_estimate() + logged + spilled;
-        with_quarter(all.min(logged * 16 + spilled * 2))
+    /// About the most blocks that a run takes which begins now and holds what has changed: an object whose size has changed
+    /// stands there with its xattrs and parts of blocks, and a block with its chunk; keys take what they took in
+    /// the log.
+    fn delta_blocks_max(&self) -> u64 {
+        let Unchecked { transactions, bytes } = self.unchecked;
+        let all = self.state.space.metadata_estimate() + bytes;
+        with_quarter(all.min(bytes + transactions * 1024))
     }
 
     /// Whether the runs hold much that is gone, and may be written anew.

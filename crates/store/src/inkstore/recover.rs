@@ -17,7 +17,7 @@ use super::format::{
     BATCH_HEADER_LEN, BLOCK_LEN, BatchHeader, Cursor, DataHash, Extent, Malformed,
     PAGE_PAYLOAD_LEN, PageHeader, SUPERBLOCK_SLOTS, Superblock, damaged, data_crc, extents,
 };
-use super::log::{Log, Pending};
+use super::log::{Log, Pending, Unchecked};
 use super::onode::{BlockPtr, PatchSource};
 use super::read::read_blocks;
 use super::rec::{KeySlots, Rec, RecReader};
@@ -156,7 +156,7 @@ pub(super) async fn mount(device: &BlockDevice) -> Result<Core, StoreError> {
         spilled: replayed.spilled,
         checkpointing: false,
         coming: Default::default(),
-        unchecked: replayed.transactions,
+        unchecked: replayed.unchecked,
         frozen_at: None,
         estimate_frozen: 0,
         checkpoint_asked: 0,
@@ -322,7 +322,7 @@ const UNSTEADY: &str = "the device reads something else each time";
 struct Replayed {
     next_seq: u64,
     next_pos: u64,
-    transactions: u64,
+    unchecked: Unchecked,
     spilled: Vec<(u64, Vec<Extent>)>,
 }
 
@@ -355,7 +355,7 @@ async fn replay(
     let mut out = Replayed {
         next_seq: superblock.replay_seq,
         next_pos: superblock.replay_pos,
-        transactions: 0,
+        unchecked: Unchecked::default(),
         spilled: Vec::new(),
     };
     let mut found = scan.batch(out.next_pos, out.next_seq).await?;
@@ -376,7 +376,7 @@ async fn replay(
         if !batch.spilled.is_empty() {
             out.spilled.push((out.next_seq, batch.spilled));
         }
-        out.transactions += u64::from(batch.header.transactions);
+        out.unchecked.add(batch.header.transactions, &batch.payload);
         out.next_seq += 1;
         out.next_pos = batch.end;
         found = next;
