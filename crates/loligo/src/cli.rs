@@ -14,7 +14,7 @@ use crate::store_tool::cli::StoreArgs;
     name = "loligo",
     version,
     about = "A distributed storage system that speaks Ceph's protocol",
-    after_help = "Try it:\n  loligo up                          a cluster of 1 monitor, 1 manager, 3 OSDs in ./loligo-data\n  export CEPH_CONF=$PWD/loligo-data/ceph.conf\n  ceph -s                            any Ceph 16.2 client works\n  loligo down\n\nDaemons write what they do where the option log_file says, which 'up' sets to DIR/log, else to\nstandard error, and as much as debug_osd, debug_mon, ... say. The environment's LOLIGO_LOG, where it\nis set, says how much: info, warn, debug, or info,osd=debug by crate."
+    after_help = "Try it:\n  loligo up                          a cluster of 1 monitor, 1 manager, 3 OSDs in ./loligo-data\n  export CEPH_CONF=$PWD/loligo-data/ceph.conf\n  ceph -s                            any Ceph 16.2 client works\n  loligo down\n\nDaemons write what they do where the option log_file says, which 'up' sets to DIR/log, else to\nstandard error, and as much as debug_osd, debug_mon, ... say. The environment's LOLIGO_LOG, where it\nis set, says how much: info, warn, debug, or info,osd=debug by crate. Daemons and clients that you\nstart yourself take CEPH_ARGS and CEPH_KEYRING as Ceph's do."
 )]
 pub(crate) struct Cli {
     #[command(subcommand)]

@@ -254,9 +254,10 @@ impl Allocator {
             let offset = n * self.unit;
             let is = offsets.contains(&offset);
             if self.used.put(n, is) {
-                match is {
-                    true => drop(self.taken.put(n, true)),
-                    false => freed.push(offset..offset + self.unit),
+                if is {
+                    self.taken.put(n, true);
+                } else {
+                    freed.push(offset..offset + self.unit);
                 }
                 groups.insert(n / GROUP_UNITS);
             }
