@@ -245,8 +245,8 @@ impl Core {
     pub(super) fn wants_checkpoint(&self) -> bool {
         let asked = self.checkpoint_asked > self.checkpoints_begun;
         let long = self.log.is_long() || self.unchecked.transactions > REPLAY_MAX;
-        let gone = self.is_mostly_gone() && self.base_blocks_max() <= self.alloc.free().into();
-        !self.checkpointing && (asked || long || gone)
+        let gone = || self.is_mostly_gone() && self.base_blocks_max() <= self.alloc.free().into();
+        !self.checkpointing && (asked || long || gone())
     }
 
     /// Closes the batch that is being filled. If a checkpoint should begin, it begins here: the

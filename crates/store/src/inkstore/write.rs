@@ -142,33 +142,30 @@ impl Core {
         // What the store's owner notes for itself (an OSD: maps) may take half of what is kept beside a checkpoint: an
         // OSD that clients have filled must start, to let them remove something.
         let reserve = self.reserve_with(if t.is_of_owner() { 2 } else { 1 });
-        if blocks > 0 && !self.are_free(blocks + self.spill_blocks(metadata), reserve) {
+        if blocks > 0 && !self.are_free(blocks + self.spill_blocks(metadata)) {
             return Err(StoreError::NoSpace);
         }
-        let used = self.used_blocks();
-        let metadata_blocks = metadata.div_ceil(PAGE_PAYLOAD_LEN as u64) * 5 / 4;
+        let used = self.used_blocks() + metadata.div_ceil(PAGE_PAYLOAD_LEN as u64) * 5 / 4;
         let total = u64::from(self.device_blocks);
-        // So may what comes with an overwrite (a pg log entry), and more what comes with a removal.
-        let is_small = metadata <= SMALL_METADATA || !t.notes_much();
-        let of_small = self.reserve_with(if t.removes() { 8 } else { 2 });
-        let fits_as_small = || used + metadata_blocks + of_small <= total;
-        if blocks == 0 && is_small {
-            return if fits_as_small() { Ok(()) } else { Err(StoreError::NoSpace) };
-        }
-        let limit = total.saturating_sub(reserve).saturating_sub(metadata_blocks);
-        if used + blocks <= limit {
+        if used + blocks + reserve <= total {
             return Ok(());
         }
-        // Near the end: what is overwritten counts.
+        // Near the end what is overwritten counts; and what comes with an overwrite (a pg log entry) may take as much as
+        // the owner, what comes with a removal more.
         let more = blocks.saturating_sub(replaced_blocks(t, &self.state));
-        let fits = if more == 0 && is_small { fits_as_small() } else { used + more <= limit };
+        let is_small = more == 0 && (metadata <= SMALL_METADATA || !t.notes_much());
+        let kept = match is_small {
+            true => self.reserve_with(if t.removes() { 8 } else { 2 }),
+            false => reserve,
+        };
+        let fits = used + more + kept <= total;
         if fits { Ok(()) } else { Err(StoreError::NoSpace) }
     }
 
-    /// Whether so many blocks are there at once beside what is kept: those of overwritten data come
+    /// Whether so many blocks are there at once beside what is kept for a checkpoint: those of overwritten data come
     /// back only when that is durable.
-    fn are_free(&mut self, blocks: u64, reserve: u64) -> bool {
-        let kept = reserve.saturating_sub(self.overwrite_blocks());
+    fn are_free(&mut self, blocks: u64) -> bool {
+        let kept = self.base_reserve();
         if u64::from(self.alloc.free()) < blocks + kept {
             self.forgo_discards();
         }
@@ -179,7 +176,7 @@ impl Core {
     pub(super) fn admits_block(&mut self, given_up: bool) -> bool {
         let reserve = self.reserve_blocks();
         let fits = self.used_blocks() + 1 + reserve <= u64::from(self.device_blocks);
-        self.are_free(1 + self.spill_blocks(0), reserve) && (given_up || fits)
+        self.are_free(1 + self.spill_blocks(0)) && (given_up || fits)
     }
 
     /// Blocks a batch may need for a long payload.
