@@ -33,6 +33,11 @@ const MARK: &str = "# Written by 'loligo up'";
 const SOCKET_PATH_MAX: usize = 107;
 const LONGEST_SOCKET: &str = "/run/osd.255.asok";
 
+/// Between two tries to get a folder's lock.
+const LOCK_PAUSE: Duration = Duration::from_millis(20);
+/// How often before it counts as another's.
+const LOCK_TRIES: u32 = 25;
+
 /// One cluster's folder.
 #[derive(Debug, Clone)]
 pub(crate) struct Layout {
@@ -87,19 +92,23 @@ impl Layout {
         }
     }
 
-    /// Has the folder for this process until the lock is dropped. Daemons do not inherit it.
+    /// Has the folder for this process until the lock is dropped. Daemons do not inherit it, but what is about to
+    /// become one has it for a moment, longer than an `up` that is killed just then: so it is tried more than once.
     pub(crate) fn lock(&self) -> Result<Lock, Failure> {
-        self.try_lock()?.ok_or_else(|| {
-            Failure::new(format!(
-                "another 'loligo up' or 'loligo down' is at work in {}: wait for its end, or stop it",
-                self.dir.display()
-            ))
-        })
+        for _ in 0..LOCK_TRIES {
+            if let Some(lock) = self.try_lock()? {
+                return Ok(lock);
+            }
+            std::thread::sleep(LOCK_PAUSE);
+        }
+        Err(Failure::new(format!(
+            "another 'loligo up' or 'loligo down' is at work in {}: wait for its end, or stop it",
+            self.dir.display()
+        )))
     }
 
     /// The same, once another that has it is done.
     pub(crate) fn lock_in_turn(&self) -> Result<Lock, Failure> {
-        const PAUSE: Duration = Duration::from_millis(20);
         let mut told = false;
         loop {
             if let Some(lock) = self.try_lock()? {
@@ -108,7 +117,7 @@ impl Layout {
             if !std::mem::replace(&mut told, true) {
                 tell!("waiting for another 'loligo up' or 'loligo down' to end");
             }
-            std::thread::sleep(PAUSE);
+            std::thread::sleep(LOCK_PAUSE);
         }
     }
 
