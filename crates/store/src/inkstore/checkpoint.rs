@@ -425,6 +425,7 @@ mod tests {
     use device::BlockDevice;
     use device::memory::MemoryFile;
     use env::Env;
+    use futures_util::future::join_all;
     use types::hobject::{GhObject, HObject};
 
     use super::*;
@@ -580,6 +581,46 @@ mod tests {
             taken.into_iter().for_each(|e| store.inner.core.borrow_mut().alloc.release_extent(e));
             assert_eq!(count(20).await, 1);
             assert_eq!(store.fsck(true).await.unwrap().errors, Vec::<String>::new());
+        });
+    }
+
+    /// What a base under way is to write may be gone by now; its blocks are kept for it all the same.
+    #[test]
+    fn what_comes_beside_a_base_leaves_its_blocks() {
+        block_on(|env| async move {
+            let (file, store) = made(&env, 24 << 20, 256 << 10).await;
+            for n in 0..60 {
+                let mut t = Transaction::new();
+                t.touch(&pg(0), &numbered(1)).omap_setkeys(
+                    &pg(0),
+                    &numbered(1),
+                    [(format!("{n}"), Bytes::from(vec![n as u8; 100_000]))],
+                );
+                store.submit(t).await.unwrap();
+            }
+            file.set_delay(3);
+            let compacted = env.spawn_with_handle(store.compact());
+            while store.inner.core.borrow().coming.base == 0 {
+                env.sleep(Duration::from_micros(1)).await;
+            }
+            let mut t = Transaction::new();
+            t.remove(&pg(0), &numbered(1));
+            store.submit(t).await.unwrap();
+            // Handed over at once: all are admitted, or not, while it is being written.
+            let written: Vec<_> = (2..30)
+                .map(|n| {
+                    let mut t = Transaction::new();
+                    t.write(&pg(0), &numbered(n), 0, vec![1; 1 << 20]);
+                    store.submit(t)
+                })
+                .collect();
+            assert!(store.inner.core.borrow().coming.base > 0, "it is over");
+            let written = join_all(written).await;
+            assert_eq!(written.last(), Some(&Err(StoreError::NoSpace)));
+            let fitted = written.iter().filter(|answer| answer.is_ok()).count();
+            assert!(fitted > 1, "{fitted}");
+            compacted.await.unwrap();
+            store.checkpoint().await.unwrap();
         });
     }
 
