@@ -18,7 +18,7 @@ use types::entity::{CLIENT, EntityName};
 use types::{Errno, OsdId, SnapId};
 
 use crate::commands::Whom;
-use crate::objecter::Objecter;
+use crate::objecter::{Objecter, Waiting};
 use crate::{ClientError, IoCtx};
 
 /// How to connect.
@@ -275,6 +275,11 @@ impl Client {
         input: Bytes,
     ) -> Result<Answer, ClientError> {
         self.0.objecter.command(Whom::Mgr, vec![json.into()], input).await
+    }
+
+    /// The operation that has been waiting longest for its answer, and for what. Those that keep watches do not count.
+    pub fn longest_wait(&self) -> Option<Waiting> {
+        self.0.objecter.longest_wait()
     }
 
     /// Closes all sessions; what is under way fails.

@@ -23,5 +23,6 @@ pub use client::{Client, Options};
 pub use error::ClientError;
 pub use io::{IoCtx, ObjectEntry};
 pub use monclient::Answer;
+pub use objecter::{WaitReason, Waiting};
 pub use operation::{OpOutcome, Operation, Outcome};
 pub use watch::{Notified, Watch, WatchEvent, WatchHandler};

@@ -11,6 +11,8 @@
 //! An operation keeps its number (tid) over all attempts, by which OSDs know one they have done
 //! already. Operations are (re)sent in the order of their numbers.
 
+mod waiting;
+
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -28,6 +30,7 @@ use types::{
     Errno, HObject, NOSNAP, OsdId, OsdReqId, RawMessage, SnapContext, SnapId, UTime, features,
 };
 
+pub use self::waiting::{WaitReason, Waiting};
 use crate::ClientError;
 use crate::commands::Commands;
 use crate::operation::{OpOutcome, Operation, Outcome};
@@ -57,6 +60,7 @@ struct Op {
     request: Request,
     mtime: UTime,
     target: Option<Target>,
+    submitted: Duration,
     /// Times sent.
     attempts: i32,
     /// Where it was sent last, unless that session is gone.
@@ -166,13 +170,15 @@ impl Objecter {
         }
         let (answer, reply) = oneshot();
         let is_write = request.base.flags & message_flags::WRITE != 0;
+        let now = self.env.now();
         let op = Op {
+            submitted: now,
             target: calc_target(&self.osdmaps.current(), &request.base),
             request,
             mtime: if is_write { self.now() } else { UTime::ZERO },
             attempts: 0,
             session: None,
-            sent: self.env.now(),
+            sent: now,
             checking_pool: false,
             answer,
             _budget: budget,

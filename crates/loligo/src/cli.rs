@@ -141,6 +141,10 @@ pub(crate) struct MonArgs {
     /// leads alone. For when a majority of the monitors is gone for good
     #[arg(long, value_name = "FILE", conflicts_with = "mkfs")]
     pub(crate) inject_monmap: Option<PathBuf>,
+    /// With --mkfs, of a cluster whose monitors are all lost: make this monitor's data of what
+    /// 'loligo store update-mon-db' has collected of its OSDs in FILE
+    #[arg(long, value_name = "FILE", requires = "mkfs", conflicts_with_all = ["extract_monmap", "inject_monmap"])]
+    pub(crate) from_osds: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) daemon: DaemonArgs,
 }

@@ -5,7 +5,7 @@ use std::fs;
 use std::mem::MaybeUninit;
 use std::net::ToSocketAddrs;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
@@ -17,18 +17,17 @@ use denc::Denc;
 use env::Env;
 use env::real::Runtime;
 use futures_util::future::{Either, select};
-use maps::monmap::MonFeatures;
-use maps::{MonInfo, MonMap};
 use store::{CollId, ObjectStore};
 use types::hobject::{GhObject, HObject};
 use types::osd::OsdSuperblock;
-use types::{EntityAddr, Errno, UTime, Uuid};
+use types::{Errno, UTime, Uuid};
 
 use crate::admin_socket::{self, Handler};
 use crate::cli::{OsdArgs, StartArgs};
 use crate::failure::Failure;
 use crate::host;
-use crate::layout::{Layout, make_private_folder, parse_conf, sync_parent, write_durably};
+use crate::layout::{Layout, parse_conf, sync_parent, write_durably};
+use crate::mon_store::{MON_STORE, mkfs_mon_with, open_mon_kv};
 use crate::output::tell;
 use crate::session::AdminSession;
 use crate::up::Plan;
@@ -36,13 +35,6 @@ use crate::{
     addresses, allocator, crush_location, environment, household, logging, memory, start, stores,
     up,
 };
-
-/// All monitor features of 16.2 (mon_feature_t: kraken to pacific).
-const MON_FEATURES: u64 = 255;
-/// Pacific.
-const RELEASE: u8 = 16;
-/// The election strategy of a cluster that says nothing else.
-const ELECTION_CLASSIC: u8 = 1;
 
 /// This machine's short name.
 fn hostname() -> String {
@@ -347,130 +339,6 @@ fn mon_command(daemon: &mon::Mon, json: String) -> CommandReply {
         Ok(map) => daemon.admin_command(&map, Bytes::new()),
         Err(e) => CommandReply::error(Errno::EINVAL.0, e.to_string()),
     }
-}
-
-/// File of a monitor's store.
-const MON_STORE: &str = "store.redb";
-
-/// The store of a monitor that has been made.
-pub(crate) fn open_mon_kv(env: &Env, config: &Config) -> Result<Rc<dyn store::Kv>, Failure> {
-    let path = PathBuf::from(config.str("mon_data")).join(MON_STORE);
-    if !path.exists() {
-        return Err(Failure::new(format!(
-            "there is no monitor's store at {} (wrong --id, or --mkfs was not run)",
-            path.display()
-        )));
-    }
-    let kv = store::kv::RedbKv::open(env, &path)
-        .map_err(|e| Failure::new(format!("cannot open {}: {e}", path.display())))?;
-    Ok(Rc::new(kv))
-}
-
-/// Where a monitor's store is to be. All keys of the cluster will be in it: it is its owner's alone.
-fn make_mon_kv(env: &Env, config: &Config) -> Result<Rc<dyn store::Kv>, Failure> {
-    let dir = PathBuf::from(config.str("mon_data"));
-    make_private_folder(&dir)?;
-    let path = dir.join(MON_STORE);
-    let made =
-        fs::OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&path);
-    made.map_err(|e| Failure::new(format!("cannot create {}: {e}", path.display())))?;
-    open_mon_kv(env, config)
-}
-
-/// Makes the stores of a new cluster's monitors before there is a configuration file: the first
-/// one's is filled, the others get theirs from it.
-pub(crate) fn mkfs_mons(layout: &Layout, conf_text: &str, ids: &[&str]) -> Result<(), Failure> {
-    let path = layout.conf();
-    let file = parse_conf(&path, conf_text)?;
-    for (at, id) in ids.iter().enumerate() {
-        let config = config_of("mon", id, &path, &file)?;
-        let env = Runtime::new()?.env();
-        let monmap = new_monmap(&env, &config, ids)?;
-        match at {
-            0 => found_mon(&env, &config, &monmap)?,
-            _ => join_mon(&env, &config, &monmap)?,
-        }
-    }
-    Ok(())
-}
-
-fn mon_keyring(config: &Config) -> Result<Keyring, Failure> {
-    read_keyring(config)?
-        .ok_or_else(|| Failure::new(format!("no keyring at {}", config.str("keyring"))))
-}
-
-fn found_mon(env: &Env, config: &Config, monmap: &MonMap) -> Result<(), Failure> {
-    let (keyring, kv) = (mon_keyring(config)?, make_mon_kv(env, config)?);
-    let now = UTime::from_duration(env.wall_clock());
-    mon::mkfs(&*kv, config, monmap, &keyring, now, &|buf: &mut [u8]| env.fill_random(buf))
-        .map_err(|e| Failure::new(e.to_string()))
-}
-
-fn join_mon(env: &Env, config: &Config, monmap: &MonMap) -> Result<(), Failure> {
-    let (keyring, kv) = (mon_keyring(config)?, make_mon_kv(env, config)?);
-    mon::mkfs_joining(&*kv, monmap, &keyring, &|buf: &mut [u8]| env.fill_random(buf))
-        .map_err(|e| Failure::new(e.to_string()))
-}
-
-/// `loligo mon --mkfs`. Whether this monitor founds a cluster or joins one is a matter of
-/// `mon_host`: where it names this one alone there is nobody to join. One that joins need not be in the
-/// monitor map before.
-async fn mkfs_mon_with(env: &Env, config: &Config) -> Result<(), Failure> {
-    let mon_host = config.str("mon_host");
-    let hosts = monclient::parse_mon_host(&mon_host).unwrap_or_default();
-    if hosts.len() < 2 && config.str("mon_initial_members").trim() == config.id() {
-        return found_mon(env, config, &new_monmap(env, config, &[config.id()])?);
-    }
-    let session = AdminSession::of_monitor(env, config, &mon_keyring(config)?).await?;
-    let mut monmap = session.monmap(None).await?;
-    if !monmap.mon_info.contains_key(config.id()) {
-        add_to_monmap(&session, config).await?;
-        monmap = session.monmap(Some(config.id())).await?;
-    }
-    join_mon(env, config, &monmap)
-}
-
-/// Has the monitors take this one into their map, at its `public_addr`. It counts once it has caught up.
-async fn add_to_monmap(session: &AdminSession, config: &Config) -> Result<(), Failure> {
-    let id = config.id();
-    let addr: Option<EntityAddr> = config.str("public_addr").parse().ok();
-    let Some(sock) = addr.and_then(|addr| addr.sock) else {
-        return Err(Failure::new(format!(
-            "mon.{id} is not in the monitor map: give its address (--set public_addr=IP:PORT, or public_addr in [mon.{id}]), \
-             or run 'ceph mon add {id} ADDRESS' first"
-        )));
-    };
-    // Without a port those that monitors have.
-    let addr = match sock.port() {
-        0 => sock.ip().to_string(),
-        _ => format!("v2:{sock}"),
-    };
-    let command = serde_json::json!({ "prefix": "mon add", "name": id, "addr": addr });
-    session.command(&command.to_string(), "").await.map(drop)
-}
-
-/// The map of a new cluster: these monitors, at the addresses of `mon_host`.
-fn new_monmap(env: &Env, config: &Config, ids: &[&str]) -> Result<MonMap, Failure> {
-    let mon_host = config.str("mon_host");
-    let hosts = monclient::parse_mon_host(&mon_host).unwrap_or_default();
-    if hosts.len() < ids.len() || ids.is_empty() {
-        return Err(Failure::new(format!("mon_host {mon_host:?} names too few monitors")));
-    }
-    let now = UTime::from_duration(env.wall_clock());
-    let mut monmap = MonMap {
-        fsid: cluster_fsid(config)?,
-        epoch: 1,
-        last_changed: now,
-        created: now,
-        persistent_features: MonFeatures { bits: MON_FEATURES },
-        min_mon_release: RELEASE,
-        strategy: ELECTION_CLASSIC,
-        ..MonMap::default()
-    };
-    for (id, public_addrs) in ids.iter().zip(hosts) {
-        monmap.add(MonInfo { name: (*id).to_owned(), public_addrs, ..MonInfo::default() });
-    }
-    Ok(monmap)
 }
 
 /// The identity told to `osd new`, kept beside the store.

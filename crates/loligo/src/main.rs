@@ -17,6 +17,7 @@ mod laboratory;
 mod layout;
 mod logging;
 mod memory;
+mod mon_store;
 mod monmap;
 mod output;
 mod pages;

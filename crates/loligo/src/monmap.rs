@@ -1,4 +1,5 @@
-//! `loligo mon`: the daemon, or the map of one that is stopped (`--extract-monmap`, `--inject-monmap`).
+//! `loligo mon`: the daemon, the map of one that is stopped (`--extract-monmap`, `--inject-monmap`), or a store made of
+//! what OSDs have (`--from-osds`).
 
 use std::fs;
 use std::path::Path;
@@ -9,21 +10,26 @@ use store::Kv;
 use types::UTime;
 
 use crate::cli::{DaemonArgs, MonArgs};
-use crate::daemon::{load_config, open_mon_kv, run_one};
+use crate::daemon::{load_config, run_one};
 use crate::failure::Failure;
+use crate::mon_store::{mkfs_from_osds, open_mon_kv};
 use crate::output::tell;
 
 /// `loligo mon`.
 pub(crate) fn run(args: &MonArgs) -> Result<(), Failure> {
-    let MonArgs { extract_monmap, inject_monmap, daemon: DaemonArgs { id, start } } = args;
-    if extract_monmap.is_none() && inject_monmap.is_none() {
+    let MonArgs { extract_monmap, inject_monmap, from_osds, daemon } = args;
+    let DaemonArgs { id, start } = daemon;
+    if extract_monmap.is_none() && inject_monmap.is_none() && from_osds.is_none() {
         return run_one("mon", id, start, &start.set);
     }
     let [id] = &id[..] else {
-        return Err(Failure::new("several --id: the map of one monitor at a time"));
+        return Err(Failure::new("several --id: one monitor's store at a time"));
     };
     let config = load_config("mon", id, &start.conf, &start.set)?;
     let env = Runtime::new()?.env();
+    if let Some(file) = from_osds {
+        return mkfs_from_osds(&env, &config, file);
+    }
     let kv = open_mon_kv(&env, &config)?;
     if let Some(file) = extract_monmap {
         extract(&*kv, id, file)?;

@@ -26,7 +26,7 @@ use crate::layout::{
 };
 use crate::output::tell;
 use crate::stores::{self, STORES};
-use crate::{daemon, process, start};
+use crate::{daemon, mon_store, process, start};
 
 /// Smallest device `up` accepts for an OSD.
 const OSD_SIZE_MIN: u64 = 64 << 20;
@@ -421,7 +421,7 @@ fn make_cluster(layout: &Layout, plan: &Plan, port: u16) -> Result<(), Failure> 
         let entries = if *name == names[0] { &entries[..] } else { &entries[..1] };
         write_private(&data.join("keyring"), &ring(entries))?;
     }
-    daemon::mkfs_mons(layout, &conf_text, names)?;
+    mon_store::mkfs_mons(layout, &conf_text, names)?;
     start::new_osds(layout, plan.osds)?;
     fs::rename(layout.unfinished_conf(), layout.conf())?;
     sync_parent(&layout.conf())?;

@@ -76,6 +76,14 @@ pub(crate) fn entity_key(name: &AuthEntityName) -> Bytes {
     layout::key(AUTH, &format!("entity_{name}"))
 }
 
+/// Has global ids begin where none was given before. They name clients in the logs of placement groups, where an
+/// operation of one that had been another's would count as done. The milliseconds since 1970 are more than a
+/// cluster can have given out.
+pub(crate) fn put_ids_of_another_life(batch: &mut KvBatch, now: UTime) {
+    let millis = u64::from(now.sec) * 1000 + u64::from(now.nsec / 1_000_000);
+    layout::put_u64(batch, AUTH, "max_global_id", millis);
+}
+
 /// Writes an entity.
 pub(crate) fn put_entity(batch: &mut KvBatch, name: &AuthEntityName, auth: &EntityAuth) {
     batch.put(entity_key(name), auth.to_bytes());

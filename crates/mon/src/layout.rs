@@ -24,6 +24,7 @@
 //! mon_sync/force_sync             u64 le: the database goes at the next start; see sync.rs
 //! answered/<number>               answers to commands that changed something
 //! health/mutes                    JSON-free list, see health.rs
+//! rebuild/osd_<id>                u64 le: the OSD's newest map; in what is collected of OSDs only, see collected.rs
 //! ```
 
 use bytes::Bytes;
@@ -46,6 +47,7 @@ pub(crate) const MGRSTAT: &str = "mgrstat";
 pub(crate) const MON_METADATA: &str = "mon_metadata";
 pub(crate) const MON_SYNC: &str = "mon_sync";
 pub(crate) const HEALTH: &str = "health";
+pub(crate) const REBUILD: &str = "rebuild";
 pub(crate) const ANSWERED: &str = "answered";
 
 /// A key of a service.

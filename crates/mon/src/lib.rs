@@ -7,7 +7,7 @@
 //! | part | files |
 //! |---|---|
 //! | core | `core.rs standing.rs event.rs session.rs subs.rs dispatch.rs caps.rs` |
-//! | storage | `log.rs replica.rs layout.rs mkfs.rs inject.rs` |
+//! | storage | `log.rs replica.rs layout.rs mkfs.rs collected.rs inject.rs` |
 //! | services | `monmap.rs osd/ auth.rs config_db.rs clog.rs mgr.rs stat.rs health.rs counters.rs` |
 //! | commands | `commands/`, `answered.rs`, `commands.tsv` |
 //! | other monitors | `peer.rs`, `shell/` |
@@ -17,6 +17,7 @@ mod answered;
 mod auth;
 mod caps;
 mod clog;
+mod collected;
 mod commands;
 mod config_db;
 mod core;
@@ -42,10 +43,11 @@ mod subs;
 mod sync;
 
 pub use crate::core::{FillRandom, Identity, LoadError, MonCore};
+pub use collected::{CollectError, Collected, OsdPart, Rebuilt};
 pub use counters::Counters;
 pub use event::{Effect, Event, Now, Peer, SessionId};
 pub use inject::{InjectError, StoredMonMap, extract_monmap, inject_monmap};
 pub use log::{LocalLog, Log, LogError};
-pub use mkfs::{MkfsError, mkfs, mkfs_joining};
+pub use mkfs::{MkfsError, mkfs, mkfs_from_osds, mkfs_joining};
 pub use shell::{Mon, StartError};
 pub use standing::{Disk, Role, Skew, Standing};

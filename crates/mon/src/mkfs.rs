@@ -12,9 +12,10 @@ use maps::osdmap::osdmap_flags;
 use maps::release::PACIFIC;
 use maps::{Incremental, MgrMap, MonMap, OsdMap, ServiceMap};
 use store::{Kv, KvBatch, KvError};
-use types::{AuthEntityName, UTime, entity};
+use types::{AuthEntityName, UTime, Uuid, entity};
 
 use crate::auth as auth_service;
+use crate::collected::{CollectError, Collected, Rebuilt};
 use crate::commands::erasure_profile::str_map;
 use crate::layout::{self, AUTH, CONFIG, MGR, MGRSTAT, MONMAP, OSDMAP};
 use crate::monmap;
@@ -26,6 +27,8 @@ pub enum MkfsError {
     NotEmpty,
     /// The keyring has no key for `mon.`.
     NoMonKey,
+    /// What was collected of OSDs does not do.
+    Collected(CollectError),
     /// The database failed.
     Kv(KvError),
 }
@@ -35,6 +38,7 @@ impl fmt::Display for MkfsError {
         match self {
             MkfsError::NotEmpty => f.write_str("the database already has a monitor in it"),
             MkfsError::NoMonKey => f.write_str("the keyring has no key for mon."),
+            MkfsError::Collected(error) => error.fmt(f),
             MkfsError::Kv(error) => error.fmt(f),
         }
     }
@@ -45,6 +49,12 @@ impl std::error::Error for MkfsError {}
 impl From<KvError> for MkfsError {
     fn from(error: KvError) -> MkfsError {
         MkfsError::Kv(error)
+    }
+}
+
+impl From<CollectError> for MkfsError {
+    fn from(error: CollectError) -> MkfsError {
+        MkfsError::Collected(error)
     }
 }
 
@@ -60,16 +70,52 @@ pub fn mkfs(
     now: UTime,
     fill: FillRandom<'_>,
 ) -> Result<(), MkfsError> {
-    if layout::get_u64(kv, MONMAP, "last")?.is_some() {
-        return Err(MkfsError::NotEmpty);
-    }
+    check_empty(kv)?;
     let mut batch = KvBatch::new();
+    put_osdmap(&mut batch, conf, monmap.fsid, now);
+    found(kv, batch, monmap, keyring, now, fill)
+}
 
+/// Fills an empty database of a monitor of a cluster whose monitors are all lost, with what its OSDs had
+/// ([`Collected`]) and the keyring's keys. The configuration database, the keys of entities that the keyring
+/// does not have and placement groups that no OSD had made are lost.
+pub fn mkfs_from_osds(
+    kv: &dyn Kv,
+    collected: &Collected,
+    monmap: &MonMap,
+    keyring: &Keyring,
+    now: UTime,
+    fill: FillRandom<'_>,
+) -> Result<Rebuilt, MkfsError> {
+    check_empty(kv)?;
+    let mut batch = KvBatch::new();
+    let rebuilt = collected.put_into(&mut batch, monmap.fsid)?;
+    auth_service::put_ids_of_another_life(&mut batch, now);
+    found(kv, batch, monmap, keyring, now, fill)?;
+    Ok(rebuilt)
+}
+
+fn check_empty(kv: &dyn Kv) -> Result<(), MkfsError> {
+    match layout::get_u64(kv, MONMAP, "last")? {
+        Some(_) => Err(MkfsError::NotEmpty),
+        None => Ok(()),
+    }
+}
+
+/// All that a first monitor's database has beside the OSD map. The keyring's keys go above those that are in
+/// the batch.
+fn found(
+    kv: &dyn Kv,
+    mut batch: KvBatch,
+    monmap: &MonMap,
+    keyring: &Keyring,
+    now: UTime,
+    fill: FillRandom<'_>,
+) -> Result<(), MkfsError> {
     let monmap = MonMap { epoch: monmap.epoch.max(1), ..monmap.clone() };
     monmap::put(&mut batch, &monmap);
 
     put_keys(&mut batch, keyring, now, fill)?;
-    put_osdmap(&mut batch, conf, &monmap, now);
 
     let mgrmap = MgrMap {
         epoch: 1,
@@ -97,9 +143,7 @@ pub fn mkfs_joining(
     keyring: &Keyring,
     fill: FillRandom<'_>,
 ) -> Result<(), MkfsError> {
-    if layout::get_u64(kv, MONMAP, "last")?.is_some() {
-        return Err(MkfsError::NotEmpty);
-    }
+    check_empty(kv)?;
     let own = AuthEntityName::new(entity::MON, "");
     let mut mon_keyring = Keyring::new();
     let auth = keyring.keys.get(&own).ok_or(MkfsError::NoMonKey)?;
@@ -150,13 +194,13 @@ fn put_keys(
     Ok(())
 }
 
-fn put_osdmap(batch: &mut KvBatch, conf: &Config, monmap: &MonMap, now: UTime) {
+fn put_osdmap(batch: &mut KvBatch, conf: &Config, fsid: Uuid, now: UTime) {
     let chooseleaf = conf.int("osd_crush_chooseleaf_type") as i32;
     // One that is not a profile is told to whom asks for one.
     let profile = str_map(&conf.str("osd_pool_default_erasure_code_profile")).unwrap_or_default();
     let min_compat = conf.str("mon_osd_initial_require_min_compat_client");
     let mut map = OsdMap {
-        fsid: monmap.fsid,
+        fsid,
         epoch: 1,
         created: now,
         modified: now,
@@ -179,7 +223,7 @@ fn put_osdmap(batch: &mut KvBatch, conf: &Config, monmap: &MonMap, now: UTime) {
         modified: now,
         fullmap: full.clone(),
         encode_features: types::features::ALL,
-        ..Incremental::new(monmap.fsid, 1)
+        ..Incremental::new(fsid, 1)
     };
     let (inc, _) = inc.encode_with_crc(crc);
     batch.put(layout::numbered(OSDMAP, "full_", 1), full);

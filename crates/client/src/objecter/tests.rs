@@ -184,6 +184,34 @@ fn what_went_before_a_pause_is_answered_in_it() {
     }
 }
 
+/// `loligo bench rados` on a pool without OSDs said nothing, for ever.
+#[test]
+fn what_nobody_answers_is_known_with_its_reason() {
+    let bench = Bench::new();
+    assert_eq!(bench.objecter.longest_wait(), None);
+    let first = bench.submit("first", message_flags::WRITE, NOSNAP);
+    let waits = || {
+        let waiting = bench.objecter.longest_wait().unwrap();
+        (waiting.time.as_secs(), waiting.reason)
+    };
+    assert_eq!(waits(), (0, WaitReason::Answer(PG.spg(), 0)));
+    bench.world.run_for(Duration::from_secs(7));
+    bench.submit("second", message_flags::READ, NOSNAP);
+    assert_eq!(waits(), (7, WaitReason::Answer(PG.spg(), 0)));
+    bench.take_map(2, osdmap_flags::PAUSEWR);
+    assert_eq!(waits().1, WaitReason::Paused);
+    bench.objecter.on_reply(&bench.con(), &bench.answer(first));
+    bench.go_on();
+    assert_eq!(waits(), (0, WaitReason::Answer(PG.spg(), 0)), "the second");
+    let mut down = map(&bench.addrs, 3, 0);
+    down.osd_state = vec![osd_state::EXISTS];
+    let maps = [(3, down.encode_with_crc().0)].into();
+    let message = MOSDMap { maps, oldest_map: 3, newest_map: 3, ..MOSDMap::default() };
+    bench.objecter.on_osd_map(&message);
+    assert_eq!(waits().1, WaitReason::NoOsd(PG.spg()));
+    assert_eq!(waits().1.to_string(), "no OSD serves placement group 1.0");
+}
+
 /// A PG went to other OSDs and came back, and the client got no map of between: what it had asked the OSD had
 /// dropped, and nothing in the two maps that the client compared told it to ask again.
 #[test]

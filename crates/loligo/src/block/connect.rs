@@ -20,6 +20,8 @@ use crate::failure::Failure;
 const CONNECT_TIME: Duration = Duration::from_secs(30);
 /// After which time it is said what is waited for.
 const TELL_TIME: Duration = Duration::from_secs(2);
+/// After which time it is said that an operation is not answered, and why.
+const SILENCE_TIME: Duration = Duration::from_secs(5);
 /// How long an image gets to close.
 const CLOSE_TIME: Duration = Duration::from_secs(30);
 /// Where a configuration is looked for when nothing names one.
@@ -55,13 +57,30 @@ pub(crate) async fn connect(env: &Env, args: &ClusterArgs) -> Result<Client, Fai
         Either::Right(((), connected)) => connected.await,
     };
     match connected {
-        Ok(Ok(client)) => Ok(client),
+        Ok(Ok(client)) => {
+            env.go(tell_of_silence(env.clone(), client.clone()));
+            Ok(client)
+        }
         Ok(Err(e)) => Err(Failure::new(format!("cannot connect as client.{id}: {e}"))),
         Err(_) => Err(Failure::new(format!(
             "no monitor answered at {} within {} s",
             config.str("mon_host"),
             CONNECT_TIME.as_secs()
         ))),
+    }
+}
+
+/// Says once of each silence what is waited for: whoever sees nothing happen does not know what to look at.
+async fn tell_of_silence(env: Env, client: Client) {
+    let mut told = false;
+    loop {
+        env.sleep(TELL_TIME).await;
+        let silence = client.longest_wait().filter(|waiting| waiting.time >= SILENCE_TIME);
+        if let Some(waiting) = silence.as_ref().filter(|_| !told) {
+            let (seconds, reason) = (waiting.time.as_secs(), waiting.reason);
+            eprintln!("loligo: no answer for {seconds} s: {reason} ('ceph -s' says more)");
+        }
+        told = silence.is_some();
     }
 }
 

@@ -174,6 +174,14 @@ pub(crate) enum StoreCommand {
         /// The file
         file: PathBuf,
     },
+    /// Add the OSD's maps and key to a file of which a monitor is made where all are lost
+    ///
+    /// One OSD after the other, all into the same file, which is carried from host to host. Then
+    /// 'loligo mon --id a --mkfs --from-osds FILE' makes a monitor of it.
+    UpdateMonDb {
+        /// The file; made if there is none. It holds keys
+        file: PathBuf,
+    },
     /// Move the OSD to another backend: copied, compared, exchanged in one step
     ///
     /// The new store is made beside the old one, in a folder OSD.migrate. Nothing of the old one

@@ -7,6 +7,7 @@ mod change;
 mod check;
 pub(crate) mod cli;
 mod migrate;
+mod mon_db;
 mod objects;
 mod pg_file;
 mod select;
@@ -79,13 +80,17 @@ fn failed(e: &StoreError) -> Failure {
 
 /// A bar on the terminal, if there is one.
 fn progress(what: &'static str, objects: u64) -> ProgressBar {
+    progress_of(what, objects, "objects")
+}
+
+fn progress_of(what: &'static str, count: u64, of: &str) -> ProgressBar {
     if !std::io::stderr().is_terminal() {
         return ProgressBar::hidden();
     }
-    let style = "{msg} {wide_bar} {pos}/{len} objects, {eta} left";
+    let style = format!("{{msg}} {{wide_bar}} {{pos}}/{{len}} {of}, {{eta}} left");
     let style =
-        ProgressStyle::with_template(style).unwrap_or_else(|_| ProgressStyle::default_bar());
-    ProgressBar::new(objects).with_style(style).with_message(what)
+        ProgressStyle::with_template(&style).unwrap_or_else(|_| ProgressStyle::default_bar());
+    ProgressBar::new(count).with_style(style).with_message(what)
 }
 
 /// Which configuration file, and which OSD.
@@ -196,6 +201,7 @@ async fn perform(
         StoreCommand::Fsck { deep, repair } => check::fsck(context, store, deep, repair).await,
         StoreCommand::Export { pg, file } => pg_file::export(context, store, &pg, &file).await,
         StoreCommand::Import { file } => pg_file::import(context, store, &file).await,
+        StoreCommand::UpdateMonDb { file } => mon_db::update(context, store, &file).await,
         StoreCommand::Migrate { .. } => Ok(()),
     }
 }

@@ -5,7 +5,7 @@ use maps::osdmap::{WEIGHT_IN, osd_state, osdmap_flags};
 use messages::{MOSDAlive, MOSDBoot, MOSDFull, MOSDPGTemp};
 use types::{Epoch, OsdId};
 
-use crate::clog::{DEBUG, INFO};
+use crate::clog::{DEBUG, ERROR, INFO};
 use crate::core::MonCore;
 use crate::event::SessionId;
 use crate::layout::{self, OSD_METADATA};
@@ -157,6 +157,7 @@ impl MonCore {
         }
         let epoch = self.osd.map.epoch;
         let superblock = &m.sb;
+        let newest = superblock.newest_map;
         let inc = self.inc();
         if osd >= map.max_osd {
             inc.new_max_osd = osd + 1;
@@ -168,7 +169,7 @@ impl MonCore {
         if !map.exists(osd) || map.uuid(osd) != superblock.osd_fsid {
             inc.new_uuid.insert(osd, superblock.osd_fsid);
         }
-        if superblock.newest_map == 0 && map.exists(osd) && info.up_from > info.lost_at {
+        if newest == 0 && map.exists(osd) && info.up_from > info.lost_at {
             // An empty store under a known id: what it had is gone.
             inc.new_lost.insert(osd, epoch);
         }
@@ -182,6 +183,12 @@ impl MonCore {
         self.set_osd_metadata(osd, m.metadata);
         let text = format!("osd.{osd} {} boot", peer.addrs);
         self.log_own("cluster", INFO, text);
+        if newest > epoch {
+            let text = format!(
+                "osd.{osd} knows OSD map {newest}, of monitors that are lost: the newest here is {epoch}"
+            );
+            self.log_own("cluster", ERROR, text);
+        }
     }
 
     /// A flapping OSD earns a longer grace, a steady one loses it.

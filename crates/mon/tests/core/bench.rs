@@ -280,11 +280,17 @@ impl Bench {
     }
 
     pub(crate) fn boot(&mut self, osd: i32) -> u64 {
+        self.boot_with(osd, 0)
+    }
+
+    /// One whose store has maps up to `newest_map`.
+    pub(crate) fn boot_with(&mut self, osd: i32, newest_map: u32) -> u64 {
         let session = self.osd(osd);
         let sb = OsdSuperblock {
             cluster_fsid: FSID.parse().unwrap(),
             osd_fsid: Uuid([osd as u8 + 1; 16]),
             whoami: osd,
+            newest_map,
             ..OsdSuperblock::default()
         };
         self.send(

@@ -31,6 +31,24 @@ fn osds_boot_and_the_map_says_so() {
     assert_eq!(map.uuid(1), Uuid([2; 16]));
 }
 
+/// After `mon --inject-monmap`, or a monitor made of some OSDs' maps, an OSD may know what the monitors do not.
+#[test]
+fn an_osd_that_knows_more_than_the_monitors_is_told_of() {
+    let mut b = Bench::new(fresh_kv());
+    b.three_osds();
+    let errors = r#"{"prefix":"log last","num":100,"level":"error"}"#;
+    b.command(1, r#"{"prefix":"osd down","ids":["0","1"]}"#);
+    let newest = b.map().epoch;
+    b.boot_with(0, newest);
+    assert_eq!(b.out(1, errors), "");
+    let epoch = b.map().epoch;
+    b.boot_with(1, epoch + 40);
+    let told = b.out(1, errors);
+    assert!(told.contains(&format!("osd.1 knows OSD map {}", epoch + 40)), "{told}");
+    assert!(told.contains(&format!("the newest here is {epoch}")), "{told}");
+    assert!(b.map().is_up(1));
+}
+
 /// A simulated life in which an OSD never came back: `osd new` and `osd in` shared an epoch, whose
 /// weight made the OSD exist and whose flips, counted without the weight, made it cease to.
 #[test]

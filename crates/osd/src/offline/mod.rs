@@ -3,6 +3,7 @@
 //! * [`fsck`]: whether what placement groups keep belongs together.
 //! * [`export`], [`import`]: a placement group in a file, in the form of Ceph's
 //!   `ceph-objectstore-tool` ([`pg_file`]).
+//! * [`superblock`], [`stored_map`]: the OSD maps in it, of which a monitor's database is made again.
 //!
 //! Nobody else uses the store meanwhile; the caller sees to that.
 
@@ -10,6 +11,7 @@ mod check;
 mod export;
 mod import;
 pub mod pg_file;
+mod stored_maps;
 
 use std::fmt;
 use std::io;
@@ -23,6 +25,7 @@ use types::osd::OsdSuperblock;
 pub use self::check::{FsckTally, fsck};
 pub use self::export::export;
 pub use self::import::import;
+pub use self::stored_maps::{StoredMap, stored_map};
 use crate::features;
 use crate::osd::map_store::meta_object;
 use crate::pg::persist::LoadError;
@@ -101,7 +104,8 @@ fn load_error(pgid: SpgId, e: LoadError) -> TransferError {
     }
 }
 
-async fn superblock(store: &Rc<dyn ObjectStore>) -> Result<OsdSuperblock, TransferError> {
+/// Whose store it is, and which maps are in it.
+pub async fn superblock(store: &Rc<dyn ObjectStore>) -> Result<OsdSuperblock, TransferError> {
     let oid = meta_object("osd_superblock");
     match store.read(&CollId::Meta, &oid, 0, 0).await {
         Err(StoreError::NoObject | StoreError::NoCollection(_)) => {

@@ -19,11 +19,13 @@ pub fn meta_object(name: impl Into<bstr::BString>) -> GhObject {
     GhObject::from(HObject { name: name.into(), pool: -1, ..HObject::default() })
 }
 
-fn full_object(epoch: Epoch) -> GhObject {
+/// The object of a whole map.
+pub(crate) fn full_object(epoch: Epoch) -> GhObject {
     meta_object(format!("osdmap.{epoch}"))
 }
 
-fn inc_object(epoch: Epoch) -> GhObject {
+/// The object of the step that led to a map.
+pub(crate) fn inc_object(epoch: Epoch) -> GhObject {
     meta_object(format!("inc_osdmap.{epoch}"))
 }
 
