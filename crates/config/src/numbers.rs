@@ -187,9 +187,10 @@ pub fn parse_iec(text: &str) -> Result<u64, NumberError> {
     n.checked_mul(1 << (10 * power)).ok_or(NumberError::OutOfRange(Units::Iec))
 }
 
-/// A size in an argument of our own tools, which take `10GiB`, too.
+/// A size in an argument of our own tools, which take `10GiB` and `10g`, too.
 pub fn parse_bytes(text: &str) -> Option<u64> {
-    parse_iec(text.strip_suffix("iB").unwrap_or(text)).ok()
+    let text = text.to_ascii_uppercase();
+    parse_iec(text.strip_suffix("IB").unwrap_or(&text)).ok()
 }
 
 /// A number with a fraction.
@@ -304,7 +305,13 @@ mod tests {
         assert_eq!(said(parse_si("-9E")), "-9000000000000000000");
         assert_eq!(said(parse_si("10E")), "! strict_sistrtoll: value out of range");
         assert_eq!(said(parse_si("\u{ff12}")), "! strict_si_cast: unit prefix not recognized");
-        assert_eq!(parse_bytes("10GiB"), Some(10 << 30));
+        for text in ["10GiB", "10g", "10gb", "10G"] {
+            assert_eq!(parse_bytes(text), Some(10 << 30), "{text}");
+        }
+        assert_eq!(
+            (parse_bytes("10gib "), parse_bytes("g"), parse_bytes("-1")),
+            (None, None, None)
+        );
     }
 
     #[test]

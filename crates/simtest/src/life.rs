@@ -80,6 +80,11 @@ fn freezes(seed: u64) -> bool {
     Rng::new(seed.rotate_left(32)).chance(0.25)
 }
 
+/// In every other life clients cut objects, punch holes, remove keys and go back to snapshots. Chosen apart, too.
+fn reshapes(seed: u64) -> bool {
+    Rng::new(seed.rotate_left(16)).chance(0.5)
+}
+
 fn plan_of(rng: &Rng, settings: &Settings) -> Plan {
     let usual: &[u32] = if settings.erasure { &[3, 4, 5, 6] } else { &[3, 3, 3, 4, 5] };
     let osds = settings.osds.unwrap_or(*rng.pick(usual));
@@ -145,7 +150,7 @@ pub fn live(seed: u64, settings: &Settings) -> Life {
     let cut = settings.cut.clone();
     let inside = cluster.clone();
     let (workload, audit) = world.run_until(async move {
-        let begun = Begun::new(inside, &rng, &mischief, &cut).await;
+        let begun = Begun::new(inside, &rng, &mischief, &cut, reshapes(seed)).await;
         begun.suffer(rng.fork(), &mischief, &cut).await;
         begun.settle(&rng, &mischief).await
     });
@@ -174,13 +179,19 @@ struct Begun {
 }
 
 impl Begun {
-    async fn new(cluster: Cluster, rng: &Rng, mischief: &Mischief, cut: &Cut) -> Begun {
+    async fn new(
+        cluster: Cluster,
+        rng: &Rng,
+        mischief: &Mischief,
+        cut: &Cut,
+        reshapes: bool,
+    ) -> Begun {
         let world = cluster.world().clone();
         let admin = cluster.start().await;
         let pg_num = *rng.pick(&[1, 4, 8]);
         cluster.create_pool(&admin, pg_num).await;
         let mut load = Load::of(rng);
-        load.omap = cluster.plan.code.is_none();
+        (load.omap, load.reshapes) = (cluster.plan.code.is_none(), reshapes);
         if mischief.aim.is_some() {
             load.crowd();
         }

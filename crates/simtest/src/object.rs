@@ -69,6 +69,14 @@ pub(crate) enum Action {
     Put { value: u64, slot: usize, snap: u64 },
     /// A key.
     SetKey { value: u64, key: u8, snap: u64 },
+    /// No key any more. Fails if the object is not there.
+    RmKey { value: u64, key: u8, snap: u64 },
+    /// So many slots of an object that is there, holes for those it did not have.
+    Truncate { value: u64, slots: usize, snap: u64 },
+    /// A hole in place of a slot that is there, or nothing if it is the last.
+    Zero { value: u64, slot: usize, snap: u64 },
+    /// What a snapshot has in place of what is there.
+    Rollback { value: u64, to: u64, snap: u64 },
     /// Fails if the object is there.
     CreateNew { value: u64, snap: u64 },
     /// Fails if it is not.
@@ -173,6 +181,30 @@ impl Model for Object {
             Action::SetKey { value, key, snap } => state.write(snap, value, |content| {
                 content.keys.insert(key, value);
             }),
+            Action::RmKey { value, key, snap } => match &state.head {
+                Some(_) => state.write(snap, value, |content| {
+                    content.keys.remove(&key);
+                }),
+                None => (Answer::Refused(Errno::ENOENT), None),
+            },
+            // What is not there is not cut; the mark makes it, and it is empty.
+            Action::Truncate { value, slots, snap } => {
+                let len = if state.head.is_some() { slots } else { 0 };
+                state.write(snap, value, |content| content.slots.resize(len, 0))
+            }
+            // A hole that reaches the end is a cut.
+            Action::Zero { value, slot, snap } => state.write(snap, value, |content| {
+                if slot + 1 == content.slots.len() {
+                    content.slots.pop();
+                } else if let Some(slot) = content.slots.get_mut(slot) {
+                    *slot = 0;
+                }
+            }),
+            // Where the snapshot has nothing the object goes, and the mark makes it anew.
+            Action::Rollback { value, to, snap } => {
+                let kept = state.at(to).map(|content| (**content).clone()).unwrap_or_default();
+                state.write(snap, value, |content| *content = Content { mark: value, ..kept })
+            }
             Action::CreateNew { value, snap } => match state.head {
                 Some(_) => (Answer::Refused(Errno::EEXIST), None),
                 None => state.write(snap, value, |_| ()),
@@ -211,6 +243,10 @@ impl Action {
             | Action::AppendIf { value, .. }
             | Action::Put { value, .. }
             | Action::SetKey { value, .. }
+            | Action::RmKey { value, .. }
+            | Action::Truncate { value, .. }
+            | Action::Zero { value, .. }
+            | Action::Rollback { value, .. }
             | Action::CreateNew { value, .. } => Some(value),
             Action::Remove { .. } | Action::PoolSnap { .. } => None,
             Action::Read | Action::ReadSnap { .. } => None,
@@ -242,6 +278,16 @@ impl Action {
                 let keys = BTreeMap::from([(BString::from(vec![key]), slot(value, len))]);
                 mark(op.omap_set(&keys), value)
             }
+            Action::RmKey { value, key, .. } => {
+                mark(op.omap_rm_keys(&[BString::from(vec![key])]), value)
+            }
+            Action::Truncate { value, slots, .. } => {
+                mark(op.truncate((slots * slot_len) as u64), value)
+            }
+            Action::Zero { value, slot: at, .. } => {
+                mark(op.zero((at * slot_len) as u64, slot_len as u64), value)
+            }
+            Action::Rollback { value, to, .. } => mark(op.rollback(to), value),
             Action::CreateNew { value, .. } => mark(op.create(true), value),
             Action::Remove { .. } => op.remove(),
             // Nobody sends it.
@@ -375,5 +421,53 @@ mod tests {
         act(Action::Remove { snap: 4 });
         assert_eq!(act(Action::Read), Answer::Refused(Errno::ENOENT));
         assert_eq!(marks(act(Action::ReadSnap { snap: 4 })), 3);
+    }
+
+    /// `do_osd_ops` and `_rollback_to` in `src/osd/PrimaryLogPG.cc` (v16.2): what is not there is neither cut nor loses
+    /// keys, a hole to the end is a cut, and going back to where nothing was removes.
+    #[test]
+    fn what_changes_an_objects_shape_leaves_what_ceph_leaves() {
+        let mut state = State::default();
+        let mut act = |action: Action| {
+            let (answer, next) = Object.apply(&state, &action);
+            state = next.unwrap_or(state.clone());
+            match (answer, Object.apply(&state, &Action::Read).0) {
+                (Answer::Done, Answer::Found(content)) => (*content).clone(),
+                (answer, _) => panic!("{answer:?}"),
+            }
+        };
+        let slots = |content: Content| (content.slots, content.mark, content.keys.len());
+        let cut = act(Action::Truncate { value: 1, slots: 3, snap: 0 });
+        assert_eq!(slots(cut), (vec![], 1, 0));
+        act(Action::Replace { value: 2, slots: 2, snap: 0 });
+        act(Action::SetKey { value: 3, key: b'a', snap: 0 });
+        let grown = act(Action::Truncate { value: 4, slots: 3, snap: 1 });
+        assert_eq!(slots(grown), (vec![2, 2, 0], 4, 1));
+        let hole = act(Action::Zero { value: 5, slot: 0, snap: 1 });
+        assert_eq!(slots(hole), (vec![0, 2, 0], 5, 1));
+        let beyond = act(Action::Zero { value: 6, slot: 3, snap: 2 });
+        assert_eq!(slots(beyond), (vec![0, 2, 0], 6, 1));
+        let lost = act(Action::RmKey { value: 7, key: b'a', snap: 2 });
+        assert_eq!(slots(lost), (vec![0, 2, 0], 7, 0));
+        let cut = act(Action::Zero { value: 7, slot: 2, snap: 2 });
+        assert_eq!(slots(cut), (vec![0, 2], 7, 0));
+        let back = act(Action::Rollback { value: 8, to: 1, snap: 2 });
+        assert_eq!(slots(back), (vec![2, 2], 8, 1));
+        // No write has known of it: it is what is there.
+        let now = act(Action::Rollback { value: 9, to: 3, snap: 3 });
+        assert_eq!(slots(now), (vec![2, 2], 9, 1));
+        let removed = Object.apply(&state, &Action::Remove { snap: 3 }).1.unwrap();
+        let answer = Object.apply(&removed, &Action::RmKey { value: 10, key: b'a', snap: 3 }).0;
+        assert_eq!(answer, Answer::Refused(Errno::ENOENT));
+        let mut state = State::default();
+        for action in [
+            Action::CreateNew { value: 1, snap: 2 },
+            Action::SetKey { value: 2, key: b'a', snap: 2 },
+            Action::Rollback { value: 3, to: 1, snap: 2 },
+        ] {
+            state = Object.apply(&state, &action).1.unwrap();
+        }
+        let Answer::Found(content) = Object.apply(&state, &Action::Read).0 else { panic!() };
+        assert_eq!(slots((*content).clone()), (vec![], 3, 0));
     }
 }

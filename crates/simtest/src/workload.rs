@@ -38,6 +38,8 @@ pub struct Load {
     pub pool_snaps: bool,
     /// The pool keeps omap.
     pub omap: bool,
+    /// Objects are cut, get holes, lose keys and go back to snapshots.
+    pub reshapes: bool,
     /// Share of reads that any copy may answer.
     pub of_any_copy: f64,
     /// Share of reads that are ordered among the object's writes.
@@ -57,6 +59,7 @@ impl Load {
             snaps: *rng.pick(&[0.0, 0.0, 0.01, 0.05]),
             pool_snaps: false,
             omap: true,
+            reshapes: false,
             of_any_copy: *rng.pick(&[0.0, 0.0, 0.3, 0.6]),
             ordered: *rng.pick(&[0.0, 0.1, 0.5]),
         }
@@ -307,6 +310,15 @@ impl Workload {
         }
         let value = self.0.next_value.replace(self.0.next_value.get() + 1);
         let slots = load.slots_max as u64;
+        if load.reshapes && rng.chance(0.3) {
+            return match rng.below(4) {
+                0 => Action::Truncate { value, slots: rng.below(slots + 2) as usize, snap },
+                1 => Action::Zero { value, slot: rng.below(slots + 1) as usize, snap },
+                2 if load.omap => Action::RmKey { value, key: b'a' + rng.below(8) as u8, snap },
+                3 if snap > 0 => Action::Rollback { value, to: 1 + rng.below(snap), snap },
+                _ => Action::Truncate { value, slots: rng.below(slots + 2) as usize, snap },
+            };
+        }
         match rng.below(16) {
             0..4 => Action::Replace { value, slots: rng.below(slots + 1) as usize, snap },
             4..6 => Action::Append { value, snap },
@@ -336,6 +348,10 @@ impl Workload {
             | Action::AppendIf { snap, .. }
             | Action::Put { snap, .. }
             | Action::SetKey { snap, .. }
+            | Action::RmKey { snap, .. }
+            | Action::Truncate { snap, .. }
+            | Action::Zero { snap, .. }
+            | Action::Rollback { snap, .. }
             | Action::CreateNew { snap, .. }
             | Action::Remove { snap } => {
                 let snapc = SnapContext { seq: snap, snaps: (1..=snap).rev().collect() };

@@ -53,21 +53,9 @@ impl fmt::Display for ImageSpec {
     }
 }
 
-/// Bytes: a number with B, K, M, G, T, P (powers of 1024; a further `iB` or `B` is allowed).
+/// Bytes: `4K`, `10GiB`, `512`.
 pub(crate) fn parse_bytes(text: &str) -> Result<u64, String> {
-    let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
-    let unit = text[digits..].to_ascii_lowercase();
-    let shift = match unit.trim_end_matches('b').trim_end_matches('i') {
-        "" => 0,
-        "k" => 10,
-        "m" => 20,
-        "g" => 30,
-        "t" => 40,
-        "p" => 50,
-        _ => return Err(format!("unknown unit {unit:?}; use K, M, G, T or P")),
-    };
-    let number: u64 = text[..digits].parse().map_err(|_| "not a number".to_owned())?;
-    number.checked_mul(1 << shift).ok_or_else(|| "too large".to_owned())
+    config::parse_bytes(text).ok_or_else(|| format!("{text:?} is not a size like 4K or 1G"))
 }
 
 /// A size of an image: a number alone counts MiB, as for Ceph's `rbd`.
