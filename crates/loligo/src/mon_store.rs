@@ -37,7 +37,8 @@ pub(crate) fn open_mon_kv(env: &Env, config: &Config) -> Result<Rc<dyn Kv>, Fail
     let path = PathBuf::from(config.str("mon_data")).join(MON_STORE);
     if !path.exists() {
         return Err(Failure::new(format!(
-            "there is no monitor's store at {} (wrong --id, or --mkfs was not run)",
+            "there is no monitor's store at {} (wrong --id, or --mkfs was not run; where all are lost 'loligo store help \
+             update-mon-db' says what to do)",
             path.display()
         )));
     }

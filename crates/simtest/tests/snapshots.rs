@@ -53,6 +53,7 @@ fn backfill_brings_clones_made_meanwhile() {
             snaps: 0.2,
             pool_snaps: false,
             omap: true,
+            reshapes: false,
             of_any_copy: 0.0,
             ordered: 0.0,
         };
