@@ -297,6 +297,8 @@ mod tests {
         assert!(matches!(rebuild(&collected), Err(MkfsError::Collected(CollectError::Nothing))));
         // One was sent map 3 whole, another one was down before the last.
         add(&collected, 0, &maps[..4], 3);
+        // Whoever has the step is still asked for it.
+        assert_eq!([2, 3, 5].map(|epoch| collected.has_map(epoch).unwrap()), [true, false, false]);
         add(&collected, 2, &maps[3..], 0);
         let (rebuilt, kv) = rebuild(&collected).unwrap();
         let want = Rebuilt {
