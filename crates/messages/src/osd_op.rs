@@ -6,7 +6,10 @@ use bytes::Bytes;
 use denc::{Denc, Error, Reader, Writer};
 use types::message::PRIORITY_CLIENT_OP;
 use types::osd::ops::{OsdOp, WireOp};
-use types::{BufferList, Epoch, HObject, MsgHeader, ObjectLocator, OsdReqId, SnapId, SpgId, UTime};
+use types::{
+    BufferList, EntityName, Epoch, HObject, MsgHeader, ObjectLocator, OsdReqId, SnapId, SpgId,
+    UTime,
+};
 
 use crate::Message;
 
@@ -60,6 +63,13 @@ impl MOSDOp {
             namespace: self.locator.namespace.clone(),
             pool: self.pgid.pgid.pool_id(),
         }
+    }
+
+    /// The request, by which it is known again: the one that it names, else the sender's of that number, in
+    /// the sender's incarnation (`MOSDOp::get_reqid` of `src/messages/MOSDOp.h`).
+    pub fn request_id(&self, sender: EntityName, tid: u64) -> OsdReqId {
+        let named = OsdReqId { inc: 0, ..self.reqid } != OsdReqId::default();
+        if named { self.reqid } else { OsdReqId { name: sender, tid, inc: self.client_inc } }
     }
 }
 
@@ -149,11 +159,8 @@ mod tests {
 
     use super::*;
 
-    /// More than 4096 ops were taken for nonsense: the OSD ended the session, and librados sent them again in the next one,
-    /// for ever. Ceph takes as many as the message can count.
-    #[test]
-    fn a_message_has_as_many_ops_as_it_can_count() {
-        let message = MOSDOp {
+    fn of(ops: Vec<OsdOp>) -> MOSDOp {
+        MOSDOp {
             pgid: SpgId::default(),
             hash: 0,
             epoch: 1,
@@ -163,13 +170,35 @@ mod tests {
             mtime: UTime::ZERO,
             locator: ObjectLocator::default(),
             object: "o".into(),
-            ops: vec![OsdOp::new(ops::STAT); usize::from(u16::MAX)],
+            ops,
             snapid: 0,
             snap_seq: 0,
             snaps: Vec::new(),
             retry_attempt: 0,
             features: 0,
-        };
+        }
+    }
+
+    /// An MDS, other than clients, says its incarnation in the request's name, and no more. That was taken for the
+    /// name of all its requests: the second one that wrote to a placement group was answered with what became
+    /// of the first.
+    #[test]
+    fn an_incarnation_alone_names_no_request() {
+        let sender = EntityName::new(types::entity::MDS, 4);
+        let message = |reqid| MOSDOp { reqid, client_inc: 5, ..of(Vec::new()) };
+        let own = OsdReqId { name: sender, tid: 9, inc: 5 };
+        let alone = OsdReqId { inc: 5, ..OsdReqId::default() };
+        assert_eq!(message(alone).request_id(sender, 9), own);
+        assert_eq!(message(OsdReqId::default()).request_id(sender, 9), own);
+        let other = OsdReqId { name: EntityName::client(1), tid: 2, inc: 0 };
+        assert_eq!(message(other).request_id(sender, 9), other);
+    }
+
+    /// More than 4096 ops were taken for nonsense: the OSD ended the session, and librados sent them again in the next one,
+    /// for ever. Ceph takes as many as the message can count.
+    #[test]
+    fn a_message_has_as_many_ops_as_it_can_count() {
+        let message = of(vec![OsdOp::new(ops::STAT); usize::from(u16::MAX)]);
         let mut raw = message.encode();
         assert_eq!(MOSDOp::decode(&raw).unwrap(), message);
         raw.front.truncate(raw.front.len() / 2);

@@ -16,7 +16,7 @@ use msgr::{Connection, Dispatcher, Incoming};
 use types::entity::{CLIENT, MGR, MON, OSD};
 use types::osd::ops::message_flags;
 use types::pg::NO_SHARD;
-use types::{Epoch, Errno, OsdId, OsdReqId, PgShard, SnapContext, SpgId};
+use types::{Epoch, Errno, OsdId, PgShard, SnapContext, SpgId};
 
 use super::Osd;
 use super::commits;
@@ -463,12 +463,7 @@ impl Osd {
             return Ok(());
         }
         let oid = m.hobject();
-        let tid = incoming.message.header.tid;
-        let reqid = if m.reqid.is_blank() {
-            OsdReqId { name: session.name, tid, inc: m.client_inc }
-        } else {
-            m.reqid
-        };
+        let reqid = m.request_id(session.name, incoming.message.header.tid);
         let limits = self.limits.borrow().clone();
         let (info, refused) = match OpInfo::of(&m.ops, m.flags, &limits.classes) {
             Ok(info) => (info, None),
@@ -497,7 +492,7 @@ impl Osd {
             session: session.clone(),
             request: request.clone(),
             epoch: m.epoch,
-            tid,
+            tid: incoming.message.header.tid,
             retry_attempt: m.retry_attempt,
             pgid: pgid.pgid,
             object: m.object,
