@@ -7,6 +7,7 @@
 pub mod crush_dump;
 pub mod fsmap;
 pub mod health;
+pub mod mdsmap;
 pub mod mgrmap;
 pub mod monmap;
 pub mod osdmap;
@@ -18,6 +19,7 @@ pub mod servicemap;
 
 pub use fsmap::FsMap;
 pub use health::{HealthCheck, HealthCheckMap, HealthMute, Severity};
+pub use mdsmap::MdsMap;
 pub use mgrmap::MgrMap;
 pub use monmap::{MonInfo, MonMap};
 pub use osdmap::{ApplyError, Incremental, OsdInfo, OsdMap, OsdXinfo, UpActing};

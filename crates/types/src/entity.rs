@@ -81,6 +81,10 @@ impl EntityName {
     pub fn is_client(&self) -> bool {
         self.kind == CLIENT
     }
+    /// Whether this is a metadata server.
+    pub fn is_mds(&self) -> bool {
+        self.kind == MDS
+    }
     /// Whether this is a manager.
     pub fn is_mgr(&self) -> bool {
         self.kind == MGR
