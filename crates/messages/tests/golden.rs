@@ -92,6 +92,9 @@ fn check_any(raw: &RawMessage) -> Option<(&'static str, Result<(), String>)> {
         MKVData
         MLog
         MLogAck
+        MMDSBeacon
+        MMDSLoadTargets
+        MMDSMap
         MMgrBeacon
         MMgrClose
         MMgrCommand

@@ -31,6 +31,7 @@ use crate::config_db::ConfigDb;
 use crate::counters::{Counters, bump};
 use crate::event::{Effect, Event, Now, Peer, SessionId};
 use crate::health::Health;
+use crate::mds::MdsService;
 use crate::mgr::MgrService;
 use crate::osd::OsdService;
 use crate::session::Session;
@@ -94,6 +95,7 @@ pub struct MonCore {
     pub(crate) config_changed: bool,
     pub(crate) clog: ClusterLog,
     pub(crate) mgr: MgrService,
+    pub(crate) mds: MdsService,
     pub(crate) stat: StatService,
     pub(crate) health: Health,
     pub(crate) counters: Rc<Counters>,
@@ -145,6 +147,7 @@ impl MonCore {
             config_changed: true,
             clog: ClusterLog::load(&*kv)?,
             mgr: MgrService::load(&*kv)?,
+            mds: MdsService::load(&*kv)?,
             stat: StatService::load(&*kv)?,
             health: Health::load(&*kv)?,
             counters,
@@ -318,6 +321,7 @@ impl MonCore {
     fn propose(&mut self) {
         self.dirty_since = None;
         self.taken_bytes = 0;
+        self.encode_fsmap();
         self.encode_osdmap();
         self.encode_mgr();
         self.encode_clog();
@@ -340,6 +344,7 @@ impl MonCore {
         }
         self.osd_committed();
         self.mgr_committed();
+        self.fsmap_committed();
         self.monmap_committed();
         self.stat.on_committed();
         self.clog.on_committed();
@@ -395,6 +400,7 @@ impl MonCore {
         self.tick_auth();
         self.tick_osd();
         self.tick_mgr();
+        self.watch_mds();
         self.tick_health();
     }
 

@@ -1,10 +1,11 @@
 //! Messages: each to its handler.
 
 use messages::{
-    MAuth, MCommand, MGetConfig, MGetPoolStats, MGetPoolStatsReply, MLog, MMgrBeacon, MMonCommand,
-    MMonGetVersion, MMonGetVersionReply, MMonMgrReport, MMonSubscribe, MOSDAlive, MOSDBeacon,
-    MOSDBoot, MOSDFailure, MOSDFull, MOSDMarkMeDead, MOSDMarkMeDown, MOSDPGCreated,
-    MOSDPGReadyToMerge, MOSDPGTemp, MPing, MPoolOp, MStatfs, MStatfsReply, Message, PaxosHeader,
+    MAuth, MCommand, MGetConfig, MGetPoolStats, MGetPoolStatsReply, MLog, MMDSBeacon,
+    MMDSLoadTargets, MMgrBeacon, MMonCommand, MMonGetVersion, MMonGetVersionReply, MMonMgrReport,
+    MMonSubscribe, MOSDAlive, MOSDBeacon, MOSDBoot, MOSDFailure, MOSDFull, MOSDMarkMeDead,
+    MOSDMarkMeDown, MOSDPGCreated, MOSDPGReadyToMerge, MOSDPGTemp, MPing, MPoolOp, MStatfs,
+    MStatfsReply, Message, PaxosHeader,
 };
 use types::RawMessage;
 
@@ -58,6 +59,8 @@ impl MonCore {
                 self.on_ready_to_merge(from, &read::<MOSDPGReadyToMerge>(raw)?);
             }
             MMgrBeacon::TYPE => self.on_mgr_beacon(from, read::<MMgrBeacon>(raw)?),
+            MMDSBeacon::TYPE => self.on_mds_beacon(from, read::<MMDSBeacon>(raw)?),
+            MMDSLoadTargets::TYPE => self.on_mds_load_targets(from, read::<MMDSLoadTargets>(raw)?),
             MMonMgrReport::TYPE => self.on_mgr_report(from, read::<MMonMgrReport>(raw)?),
             // What a monitor does not know it leaves alone, as Ceph does.
             _ => {}
@@ -80,7 +83,7 @@ impl MonCore {
             "osdmap" => (self.osd.published.epoch, self.osd.first),
             "mgrmap" => (self.mgr.published.epoch, 1),
             "monmap" => (self.published_monmap.epoch, 1),
-            "fsmap" | "mdsmap" => (maps::FsMap::default().epoch, 1),
+            "fsmap" | "mdsmap" => (self.mds.published.epoch, self.first_fsmap()),
             _ => {
                 tracing::debug!("asked for the version of unknown map {}", m.what);
                 return;

@@ -87,6 +87,7 @@ impl MonCore {
         self.check_mons(&mut checks);
         self.check_disks(&mut checks);
         self.check_mgr(&mut checks);
+        self.check_filesystems(&mut checks);
         self.check_auth(&mut checks);
         checks.merge(self.stat.health.clone());
         self.health.checks = checks;

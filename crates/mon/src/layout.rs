@@ -19,6 +19,9 @@
 //! logm/<seq>                      LogEntry; logm/first, logm/last
 //! mgr/<epoch>, mgr/last           MgrMap; mgr/commands: MgrMap's command descriptions
 //! mgr_metadata/<name>             map string -> string
+//! mdsmap/<epoch>, mdsmap/last      FSMap: nothing before somebody asks for a file system or an MDS
+//! mds_metadata/<gid>              map string -> string
+//! mds_health/<gid>                MDSHealth
 //! mgrstat/digest, /service_map, /progress, /health
 //! mon_metadata/<name>             map string -> string
 //! mon_sync/force_sync             u64 le: the database goes at the next start; see sync.rs
@@ -43,6 +46,9 @@ pub(crate) const CONFIG: &str = "config";
 pub(crate) const LOGM: &str = "logm";
 pub(crate) const MGR: &str = "mgr";
 pub(crate) const MGR_METADATA: &str = "mgr_metadata";
+pub(crate) const MDSMAP: &str = "mdsmap";
+pub(crate) const MDS_METADATA: &str = "mds_metadata";
+pub(crate) const MDS_HEALTH: &str = "mds_health";
 pub(crate) const MGRSTAT: &str = "mgrstat";
 pub(crate) const MON_METADATA: &str = "mon_metadata";
 pub(crate) const MON_SYNC: &str = "mon_sync";

@@ -8,7 +8,7 @@
 //! |---|---|
 //! | core | `core.rs standing.rs event.rs session.rs subs.rs dispatch.rs caps.rs` |
 //! | storage | `log.rs replica.rs layout.rs mkfs.rs collected.rs inject.rs` |
-//! | services | `monmap.rs osd/ auth.rs config_db.rs clog.rs mgr.rs stat.rs health.rs counters.rs` |
+//! | services | `monmap.rs osd/ auth.rs config_db.rs clog.rs mgr.rs mds/ stat.rs health.rs counters.rs` |
 //! | commands | `commands/`, `answered.rs`, `commands.tsv` |
 //! | other monitors | `peer.rs`, `shell/` |
 //! | daemon | `shell/` |
@@ -29,6 +29,7 @@ mod health;
 mod inject;
 mod layout;
 mod log;
+mod mds;
 mod mgr;
 mod mkfs;
 mod monmap;

@@ -217,6 +217,7 @@ impl MonCore {
         self.load_options()?;
         self.clog = crate::clog::ClusterLog::load(&*kv)?;
         self.mgr = crate::mgr::MgrService::load(&*kv)?;
+        self.mds = crate::mds::MdsService::load(&*kv)?;
         self.stat = crate::stat::StatService::load(&*kv)?;
         self.health = crate::health::Health::load(&*kv)?;
         self.answered = crate::answered::Answered::load(&*kv)?;
@@ -287,6 +288,9 @@ impl MonCore {
                 }
                 layout::MGR | layout::MGR_METADATA => {
                     self.mgr = crate::mgr::MgrService::load(&*kv)?;
+                }
+                layout::MDSMAP | layout::MDS_METADATA | layout::MDS_HEALTH => {
+                    self.mds = crate::mds::MdsService::load(&*kv)?;
                 }
                 layout::MGRSTAT => self.stat = crate::stat::StatService::load(&*kv)?,
                 layout::HEALTH => self.health = crate::health::Health::load(&*kv)?,

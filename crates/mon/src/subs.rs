@@ -3,7 +3,8 @@
 //!
 //! | name | sent |
 //! |---|---|
-//! | `monmap` `mgrmap` `osdmap` `fsmap` `servicemap` | the map, when its epoch is at or above `next` |
+//! | `monmap` `mgrmap` `osdmap` `servicemap` | the map, when its epoch is at or above `next` |
+//! | `fsmap` `fsmap.user` `mdsmap` `mdsmap.N` | file systems and MDSs: `mds/subs.rs` |
 //! | `osd_pg_creates` | placement groups the OSD is to make |
 //! | `config` | options, when they differ from those sent last |
 //! | `log-LEVEL` | lines of the cluster log |
@@ -14,8 +15,7 @@ use std::collections::BTreeMap;
 
 use denc::Denc;
 use messages::{
-    MConfig, MFSMap, MGetConfig, MKVData, MMonSubscribe, MMonSubscribeAck, MServiceMap,
-    SUBSCRIBE_ONETIME,
+    MConfig, MGetConfig, MKVData, MMonSubscribe, MMonSubscribeAck, MServiceMap, SUBSCRIBE_ONETIME,
 };
 use types::{Epoch, RawMessage, entity};
 
@@ -109,14 +109,12 @@ impl MonCore {
                 self.send_mgrmap(id);
                 u64::from(self.mgr.published.epoch) + 1
             }
-            "fsmap" => {
-                let map = maps::FsMap::default();
-                if sub.next > u64::from(map.epoch) || !may("mds") {
+            _ if name.starts_with("fsmap") || name.starts_with("mdsmap") => {
+                if !may("mds") {
                     return;
                 }
-                let m = MFSMap { epoch: map.epoch, fsmap: map.clone() };
-                self.send_now(id, wire(&m));
-                u64::from(map.epoch) + 1
+                let Some(next) = self.serve_fsmap(id, name, sub.next) else { return };
+                next
             }
             "servicemap" => {
                 let map = self.stat.published.clone();
@@ -300,6 +298,10 @@ impl MonCore {
             entity::OSD => name.id.parse().ok().and_then(|id: i32| self.osd.metadata.get(&id)),
             entity::MGR => self.mgr.metadata.get(&name.id),
             entity::MON => self.mon_metadata.get(&name.id),
+            entity::MDS => {
+                let info = self.mds.published.mds_by_name(&name.id);
+                info.and_then(|info| self.mds.metadata.get(&info.gid))
+            }
             _ => None,
         };
         facts.and_then(|facts| facts.get("hostname")).cloned().unwrap_or_default()

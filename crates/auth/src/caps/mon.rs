@@ -64,6 +64,14 @@ pub struct MonCap {
     pub grants: Vec<MonGrant>,
 }
 
+impl MonCap {
+    /// Names of the file systems that may be known; `None`: all.
+    pub fn fs_names(&self) -> Option<Vec<&str>> {
+        let names: Option<Vec<&str>> = self.grants.iter().map(|g| g.fs_name.as_deref()).collect();
+        names.filter(|names| !names.is_empty())
+    }
+}
+
 impl MonGrant {
     fn is_allow_all(&self) -> bool {
         self.allow == Rwx::ANY

@@ -111,6 +111,12 @@ pub(crate) const TABLE: &[[&str; 4]] = &[
         "mgr",
         "r",
     ],
+    [
+        "fs status name=fs,type=CephString,req=false",
+        "show the ranks of file systems, their load and the space of their pools",
+        "mgr",
+        "r",
+    ],
     ["pg stat", "show how many PGs are in which state, and the space used", "pg", "r"],
     ["pg getmap", "get the binary PG map", "pg", "r"],
     [

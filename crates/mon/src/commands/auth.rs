@@ -213,7 +213,7 @@ impl MonCore {
     }
 }
 
-fn entity(cmd: &Cmd, key: &str) -> Result<AuthEntityName, Refusal> {
+pub(super) fn entity(cmd: &Cmd, key: &str) -> Result<AuthEntityName, Refusal> {
     parse_entity(&cmd.string(key)?)
 }
 
@@ -236,7 +236,7 @@ fn caps_of(cmd: &Cmd) -> Result<BTreeMap<String, String>, Refusal> {
     Ok(caps)
 }
 
-fn set_caps(auth: &mut EntityAuth, caps: &BTreeMap<String, String>) {
+pub(super) fn set_caps(auth: &mut EntityAuth, caps: &BTreeMap<String, String>) {
     for (service, text) in caps {
         auth.set_caps(service, text);
     }
@@ -277,7 +277,12 @@ fn key_reply(cmd: &Cmd, key: &CryptoKey) -> CommandReply {
     cmd.output(|f| f.object("auth", |f| f.dump_string("key", key.to_base64())), || key.to_base64())
 }
 
-fn keyring_reply(cmd: &Cmd, name: &AuthEntityName, auth: &EntityAuth, caps: bool) -> CommandReply {
+pub(super) fn keyring_reply(
+    cmd: &Cmd,
+    name: &AuthEntityName,
+    auth: &EntityAuth,
+    caps: bool,
+) -> CommandReply {
     cmd.output(
         |f| f.array("auth_entities", |f| dump_entity(f, name, auth)),
         || {

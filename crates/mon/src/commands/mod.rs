@@ -14,7 +14,11 @@ mod crush_rule;
 mod df;
 pub(crate) mod erasure_profile;
 mod fs;
+mod fs_authorize;
+mod fs_change;
+mod fs_set;
 mod log;
+mod mds_change;
 mod mgr;
 mod mon;
 mod osd_change;
@@ -102,6 +106,7 @@ impl MonCore {
                 u64::from(self.osd.map.epoch) + u64::from(self.is_osdmap_pending())
             }
             Some("mgr") => self.mgr.map.epoch.into(),
+            Some("fs" | "mds") => self.mds.map.epoch.into(),
             _ => u64::from(self.monmap.epoch),
         }
     }
@@ -205,6 +210,7 @@ impl MonCore {
             ("osd" | "pg", _) => self.cmd_osd(cmd),
             ("mgr", _) => self.cmd_mgr(cmd),
             ("mon", _) => self.cmd_mon(cmd),
+            ("fs", "authorize") => self.fs_authorize(cmd),
             ("fs" | "mds", _) => self.cmd_fs(cmd),
             ("log", _) => self.cmd_log(cmd),
             (

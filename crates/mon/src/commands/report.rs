@@ -40,9 +40,9 @@ impl MonCore {
         f.dump_unsigned("osdmap_first_committed", self.osd.first);
         f.dump_unsigned("osdmap_last_committed", map.epoch);
         f.object("crushmap", |f| maps::crush_dump::dump_crush(f, &map.crush));
-        let fsmap = maps::FsMap::default();
+        let fsmap = &self.mds.published;
         f.object("fsmap", |f| fsmap.dump(f));
-        f.dump_unsigned("mdsmap_first_committed", 1u32);
+        f.dump_unsigned("mdsmap_first_committed", self.first_fsmap());
         f.dump_unsigned("mdsmap_last_committed", fsmap.epoch);
         f.object("auth", |f| {
             let keys = self.keys.borrow();

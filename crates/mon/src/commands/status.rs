@@ -51,7 +51,7 @@ impl MonCore {
                     ("mon", self.mon_counts("ceph_version")),
                     ("mgr", self.mgr_counts("ceph_version")),
                     ("osd", self.osd_counts("ceph_version")),
-                    ("mds", BTreeMap::new()),
+                    ("mds", self.mds_counts("ceph_version")),
                 ];
                 let mut overall: BTreeMap<String, u64> = BTreeMap::new();
                 for (_, counts) in &kinds {
@@ -124,11 +124,7 @@ impl MonCore {
             });
             f.object("osdmap", |f| self.dump_osd_summary(f, &map));
             f.object("pgmap", |f| self.stat.digest.dump_summary(f));
-            f.object("fsmap", |f| {
-                f.dump_unsigned("epoch", maps::FsMap::default().epoch);
-                f.array("by_rank", |_| {});
-                f.dump_unsigned("up:standby", 0u32);
-            });
+            f.object("fsmap", |f| self.mds.published.dump_summary(f));
             f.object("mgrmap", |f| {
                 let mgr = &self.mgr.published;
                 f.dump_bool("available", mgr.available);
@@ -211,6 +207,10 @@ impl MonCore {
         let indent = " ".repeat(4 + width + 1);
         let mut rows = vec![("mon".to_string(), self.mon_summary())];
         rows.push(("mgr".to_string(), self.mgr_summary()));
+        let fsmap = &self.mds.published;
+        if !fsmap.filesystems.is_empty() {
+            rows.push(("mds".to_string(), fsmap.daemon_summary()));
+        }
         rows.push(("osd".to_string(), self.osd_summary_text(&map, false, &indent)));
         for (name, service) in &self.stat.service_map.services {
             rows.push((name.clone(), service.summary()));
@@ -219,6 +219,9 @@ impl MonCore {
             let _ = writeln!(out, "    {:width$} {text}", format!("{name}:"));
         }
         let _ = writeln!(out, " \n  data:");
+        if !fsmap.filesystems.is_empty() {
+            let _ = writeln!(out, "    volumes: {}", fsmap.volume_summary());
+        }
         out.push_str(&self.stat.digest.summary());
         let events: Vec<&messages::ProgressEvent> =
             self.stat.progress.values().filter(|e| e.add_to_ceph_s).collect();
@@ -312,6 +315,7 @@ impl MonCore {
         for name in self.mgr.published.all_names() {
             mgrs.entry(host(self.mgr.metadata.get(&name))).or_default().push(name);
         }
+        let mdss = self.mds_by_host();
         let names = |f: &mut Formatter, section: &str, hosts: &BTreeMap<String, Vec<String>>| {
             f.object(section, |f| {
                 for (host, names) in hosts {
@@ -332,10 +336,13 @@ impl MonCore {
             "mon" => names(&mut f, "mon", &mons),
             "osd" => ids(&mut f, "osd"),
             "mgr" => names(&mut f, "mgr", &mgrs),
-            "mds" => f.object("mds", |_| {}),
+            "mds" => names(&mut f, "mds", &mdss),
             _ => f.object("nodes", |f| {
                 names(f, "mon", &mons);
                 ids(f, "osd");
+                if !mdss.is_empty() {
+                    names(f, "mds", &mdss);
+                }
                 names(f, "mgr", &mgrs);
             }),
         }

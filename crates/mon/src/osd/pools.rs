@@ -350,6 +350,9 @@ impl MonCore {
         let map = self.next_map();
         let Some(pool) = map.pool(id) else { return fail(Errno::ENOENT, "") };
         let name = map.pool_names.get(&id).cloned().unwrap_or_default();
+        if self.mds.map.pool_user(id).is_some() {
+            return fail(Errno::EBUSY, format!("pool '{name}' is in use by CephFS"));
+        }
         if !self.conf.bool("mon_allow_pool_delete") {
             return fail(
                 Errno::EPERM,

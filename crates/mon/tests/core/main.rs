@@ -3,6 +3,7 @@
 mod bench;
 mod committed;
 mod failures;
+mod filesystems;
 mod osd_map;
 mod table;
 

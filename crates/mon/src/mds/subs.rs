@@ -1,0 +1,113 @@
+//! Who is told which part of the map (`MDSMonitor::check_sub` at v16.2).
+//!
+//! | name | sent |
+//! |---|---|
+//! | `fsmap` | all of it (managers, commands) |
+//! | `fsmap.user` | names and numbers (clients that mount by name) |
+//! | `mdsmap` | to an MDS: its file system's, or one with itself alone while it waits; to a client: the default file system's |
+//! | `mdsmap.N` | file system N's (clients) |
+
+use denc::Denc;
+use maps::FsMap;
+use maps::fsmap::Filesystem;
+use maps::mdsmap::{FS_NONE, FsId, MdsMap};
+use messages::{FsInfo, FsMapUser, MFSMap, MFSMapUser, MMDSMap};
+
+use crate::core::MonCore;
+use crate::event::{SessionId, wire};
+
+impl MonCore {
+    /// Sends a subscriber what is due; gives the epoch it wants next, `None`: nothing was due.
+    pub(crate) fn serve_fsmap(&mut self, id: SessionId, name: &str, next: u64) -> Option<u64> {
+        let epoch = self.mds.published.epoch;
+        match name {
+            _ if next > u64::from(epoch) => return None,
+            "fsmap" => {
+                let m = MFSMap { epoch, fsmap: self.fsmap_for(id) };
+                self.send_now(id, wire(&m));
+            }
+            "fsmap.user" => {
+                let map = self.fsmap_for(id);
+                let all = map.filesystems.values();
+                let fsmap = FsMapUser {
+                    epoch,
+                    legacy_client_fscid: map.legacy_client_fscid,
+                    file_systems: all
+                        .map(|fs| FsInfo { cid: fs.fscid, name: fs.name().to_string() })
+                        .collect(),
+                };
+                self.send_now(id, wire(&MFSMapUser { epoch, fsmap }));
+            }
+            _ => {
+                let map = self.mdsmap_for(id, name, next)?;
+                self.send_mdsmap(id, &map);
+                return Some(u64::from(map.epoch) + 1);
+            }
+        }
+        Some(u64::from(epoch) + 1)
+    }
+
+    /// Whether a session may know a file system.
+    fn may_know(&self, id: SessionId, fs: &Filesystem) -> bool {
+        let names = self.sessions.get(&id).and_then(|session| session.caps.mon.fs_names());
+        names.is_none_or(|names| names.contains(&fs.name()))
+    }
+
+    /// The map without the file systems that a session may not know.
+    pub(crate) fn fsmap_for(&self, id: SessionId) -> FsMap {
+        let mut map = self.mds.published.clone();
+        map.filesystems.retain(|_, fs| self.may_know(id, fs));
+        let known: Vec<FsId> = map.filesystems.keys().copied().collect();
+        map.mds_roles.retain(|_, fscid| *fscid == FS_NONE || known.contains(fscid));
+        map
+    }
+
+    pub(crate) fn send_mdsmap(&mut self, id: SessionId, map: &MdsMap) {
+        let m = MMDSMap {
+            fsid: self.monmap.fsid,
+            epoch: map.epoch,
+            map: map.to_bytes(),
+            fs_name: String::new(),
+        };
+        self.send(id, wire(&m));
+    }
+
+    /// What is told to an MDS that has no place any more: it begins anew.
+    pub(crate) fn null_mdsmap(&self) -> MdsMap {
+        let map = &self.mds.published;
+        MdsMap { epoch: map.epoch, compat: map.default_compat.clone(), ..MdsMap::default() }
+    }
+
+    /// The map that a subscriber is to have, if it is one of the epochs from `next` on.
+    fn mdsmap_for(&self, id: SessionId, name: &str, next: u64) -> Option<MdsMap> {
+        let map = &self.mds.published;
+        let peer = &self.sessions.get(&id)?.peer;
+        let gid = peer.global_id;
+        let (own, waits) = match peer.name.is_mds() {
+            true => (map.fs_of(gid), map.standby_daemons.get(&gid)),
+            false => {
+                let fscid = match name.strip_prefix("mdsmap.") {
+                    Some(number) => number.parse::<FsId>().ok()?,
+                    None => map.legacy_client_fscid,
+                };
+                let fs = map.filesystems.get(&fscid).filter(|fs| self.may_know(id, fs));
+                (Some(fs?), None)
+            }
+        };
+        let epoch = match own {
+            Some(fs) => fs.mds_map.epoch,
+            None => map.standby_epochs.get(&gid).copied().unwrap_or(map.epoch),
+        };
+        if next > u64::from(epoch) {
+            return None;
+        }
+        Some(match own {
+            Some(fs) => fs.mds_map.clone(),
+            None => MdsMap {
+                epoch,
+                info: waits.map(|info| (gid, info.clone())).into_iter().collect(),
+                ..self.null_mdsmap()
+            },
+        })
+    }
+}
