@@ -737,6 +737,126 @@ ceph auth bogus
 ceph mon bogus
 ceph osd pool bogus
 ceph osd crush bogus
+- ceph osd pool create fsmeta 8 8
+- ceph osd pool create fsdata 8 8
+- ceph osd pool create fsmore 8 8
+- ceph osd pool create fsrbd 8 8
+- ceph osd pool application enable fsrbd rbd
+- ceph osd pool create fsec erasure
+ceph fs new cephfs nometa fsdata
+ceph fs new cephfs fsmeta nodata
+ceph fs new 'a b' fsmeta fsdata
+ceph fs new cephfs fsec fsdata
+ceph fs new cephfs fsmeta fsec
+ceph fs new cephfs fsmeta fsec --force
+ceph fs new cephfs fsrbd fsdata
+ceph fs new cephfs fsmeta fsdata 7
+ceph fs new cephfs fsmeta fsdata
+ceph fs new cephfs fsmeta fsdata
+ceph fs new other fsmeta fsmore
+J ceph fs ls
+J ceph fs get cephfs
+J ceph fs dump
+J ceph mds stat
+J ceph status
+J ceph health detail
+J ceph osd pool ls detail
+J ceph fs compat show cephfs
+ceph fs get nofs
+ceph osd pool rm fsdata fsdata --yes-i-really-really-mean-it
+ceph fs set nofs max_mds 2
+ceph fs set cephfs max_mds 0
+ceph fs set cephfs max_mds x
+ceph fs set cephfs max_mds 257
+ceph fs set cephfs max_mds 2
+ceph fs set cephfs max_file_size 1
+ceph fs set cephfs max_file_size x
+ceph fs set cephfs max_file_size 2199023255552
+ceph fs set cephfs allow_new_snaps x
+ceph fs set cephfs allow_new_snaps no
+ceph fs set cephfs allow_new_snaps true
+ceph fs set cephfs inline_data true
+ceph fs set cephfs inline_data true --yes-i-really-really-mean-it
+J ceph health detail
+ceph fs set cephfs inline_data false
+ceph fs set cephfs cluster_down true
+ceph fs set cephfs joinable true
+ceph fs set cephfs allow_dirfrags true
+ceph fs set cephfs balancer b.lua
+ceph fs set cephfs balancer ''
+ceph fs set cephfs standby_count_wanted -1
+ceph fs set cephfs standby_count_wanted 1
+J ceph health detail
+ceph fs set cephfs session_timeout 29
+ceph fs set cephfs session_timeout 45
+ceph fs set cephfs session_autoclose x
+ceph fs set cephfs session_autoclose 90
+ceph fs set cephfs allow_standby_replay true
+ceph fs set cephfs down true
+ceph fs set cephfs down false
+ceph fs set cephfs min_compat_client x
+ceph fs set cephfs min_compat_client nautilus
+ceph fs set cephfs novar 1
+J ceph fs get cephfs
+ceph fs required_client_features cephfs add jewel
+ceph fs required_client_features cephfs add jewel
+ceph fs required_client_features cephfs rm jewel
+ceph fs required_client_features cephfs add bad
+ceph fs required_client_features cephfs add 99
+ceph fs add_data_pool cephfs nopool
+ceph fs add_data_pool cephfs fsrbd
+ceph fs add_data_pool cephfs fsmore
+ceph fs add_data_pool cephfs fsmore
+J ceph fs ls
+ceph fs rm_data_pool cephfs fsdata
+ceph fs rm_data_pool cephfs fsmore
+ceph fs set-default nofs
+ceph fs set-default cephfs
+ceph fs flag set enable_multiple false
+ceph fs new other fsmore fsrbd --force
+ceph fs flag set enable_multiple true
+ceph fs mirror peer_add cephfs 5d6e9f8e-8b6e-4b8e-9f8e-8b6e4b8e9f8e client.m@site remote
+ceph fs mirror enable cephfs
+ceph fs mirror peer_add cephfs 5d6e9f8e-8b6e-4b8e-9f8e-8b6e4b8e9f8e client.m@site remote
+ceph fs mirror peer_add cephfs 5d6e9f8e-8b6e-4b8e-9f8e-8b6e4b8e9f8e client.m@site remote
+ceph fs mirror peer_add cephfs 6d6e9f8e-8b6e-4b8e-9f8e-8b6e4b8e9f8e nosite remote
+J ceph fs get cephfs
+ceph fs mirror peer_remove cephfs 5d6e9f8e-8b6e-4b8e-9f8e-8b6e4b8e9f8e
+ceph fs mirror disable cephfs
+ceph fs compat cephfs add_incompat 60 sixty
+ceph fs compat cephfs rm_incompat 60
+ceph fs compat cephfs rm_compat 60
+J ceph fs authorize cephfs client.fs1 / rw
+ceph fs authorize cephfs client.fs1 / r
+ceph fs authorize cephfs client.fs2 /a r /b rwps root_squash
+J ceph auth get client.fs2
+ceph fs authorize cephfs client.fs3 / x
+ceph fs authorize nofs client.fs3 / r
+ceph fs authorize cephfs fs3 / r
+ceph mds ok-to-stop a
+ceph mds rm 4242
+ceph mds rmfailed 0
+ceph mds repaired 0
+ceph mds repaired nofs:0
+J ceph mds metadata
+ceph mds metadata a
+J ceph mds versions
+J ceph mds count-metadata hostname
+J ceph mds compat show
+ceph mds compat rm_compat 5
+ceph mds dump
+ceph fs fail nofs
+ceph fs fail cephfs
+ceph fs reset cephfs
+ceph fs reset cephfs --yes-i-really-mean-it
+J ceph fs dump
+J ceph health detail
+ceph fs rm cephfs
+ceph fs rm nofs --yes-i-really-mean-it
+ceph fs rm cephfs --yes-i-really-mean-it
+J ceph fs dump
+ceph fs new again fsmeta fsmore --recover
+J ceph fs get again
 """
 
 # What differs because the two clusters are not the same thing: the device class of their disks,
