@@ -136,7 +136,7 @@ impl FsMap {
                     f.dump_unsigned("filesystem_id", *fscid as u64);
                     f.dump_unsigned("rank", info.rank as u64);
                     f.dump_string("name", &info.name);
-                    f.dump_string("status", &state_text(info));
+                    f.dump_string("status", state_text(info));
                     f.dump_unsigned("gid", *gid);
                 });
             }

@@ -120,14 +120,14 @@ impl MonCore {
                     for mds_map in map.filesystems.values().map(|fs| &fs.mds_map) {
                         f.object("filesystem", |f| {
                             f.dump_string("name", &mds_map.fs_name);
-                            f.dump_string("metadata_pool", &name(mds_map.metadata_pool));
+                            f.dump_string("metadata_pool", name(mds_map.metadata_pool));
                             f.dump_int("metadata_pool_id", mds_map.metadata_pool);
                             f.array("data_pool_ids", |f| {
                                 mds_map.data_pools.iter().for_each(|id| f.dump_int("id", *id));
                             });
                             f.array("data_pools", |f| {
                                 let names = mds_map.data_pools.iter().map(|id| name(*id));
-                                names.for_each(|name| f.dump_string("data_pool", &name));
+                                names.for_each(|name| f.dump_string("data_pool", name));
                             });
                         });
                     }
