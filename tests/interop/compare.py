@@ -17,6 +17,7 @@ import comparison
 # Each line runs on both, in order, once as it stands and once more with -f json if it begins
 # with "J ". Lines that begin with "- " are only for their effect.
 COMMANDS = """
+- settle
 J ceph health
 J ceph health detail
 - ceph osd pool create p1 8 8
@@ -857,6 +858,22 @@ ceph fs rm cephfs --yes-i-really-mean-it
 J ceph fs dump
 ceph fs new again fsmeta fsmore --recover
 J ceph fs get again
+J ceph fs volume ls
+ceph fs volume create
+ceph fs volume create 'a b'
+ceph fs volume create vol
+J ceph fs volume ls
+J ceph fs ls
+ceph osd pool get cephfs.vol.meta recovery_priority
+ceph osd pool application get cephfs.vol.data
+ceph fs volume rm vol
+ceph fs volume rm vol --yes-i-really-mean-it
+- ceph config set mon mon_allow_pool_delete true
+ceph fs volume rm novol --yes-i-really-mean-it
+ceph fs volume rm vol --yes-i-really-mean-it
+J ceph fs volume ls
+J ceph fs status
+ceph osd pool ls
 """
 
 # What differs because the two clusters are not the same thing: the device class of their disks,

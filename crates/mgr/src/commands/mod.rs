@@ -7,6 +7,7 @@ pub(crate) mod crash;
 mod devices;
 mod form;
 mod fs_status;
+mod fs_volume;
 mod metadata;
 mod modules;
 pub(crate) mod osd;
@@ -139,6 +140,7 @@ async fn dispatch(mgr: &Rc<Mgr>, map: &CommandMap, input: &Bytes) -> CommandRepl
         "osd safe-to-destroy" => return osd::safe_to_destroy(mgr, map),
         "osd destroy" | "osd purge" => return osd::destroy(mgr, map).await,
         "fs status" => return fs_status::run(mgr, map).await,
+        prefix if prefix.starts_with("fs volume ") => return fs_volume::run(mgr, map).await,
         "osd status" => return osd::status(mgr, map).await,
         "config show" | "config show-with-defaults" => return config_show::run(mgr, map),
         prefix if prefix.starts_with("progress") => return progress::command(mgr, prefix).await,

@@ -117,6 +117,19 @@ pub(crate) const TABLE: &[[&str; 4]] = &[
         "mgr",
         "r",
     ],
+    ["fs volume ls", "list file systems", "mgr", "r"],
+    [
+        "fs volume create name=name,type=CephString,goodchars=[A-Za-z0-9-_.] name=placement,type=CephString,req=false",
+        "make a file system and its pools",
+        "mgr",
+        "rw",
+    ],
+    [
+        "fs volume rm name=vol_name,type=CephString name=yes-i-really-mean-it,type=CephString,req=false",
+        "remove a file system and its pools, with all that is in them",
+        "mgr",
+        "rw",
+    ],
     ["pg stat", "show how many PGs are in which state, and the space used", "pg", "r"],
     ["pg getmap", "get the binary PG map", "pg", "r"],
     [

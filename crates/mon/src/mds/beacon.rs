@@ -8,10 +8,12 @@
 //! ```
 
 use denc::Denc;
+use maps::FsMap;
 use maps::mdsmap::{FS_NONE, MdsInfo, MdsState, RANK_NONE};
 use messages::{MMDSBeacon, MMDSLoadTargets, MdsHealth, PaxosHeader};
 
 use crate::clog::{DEBUG, INFO};
+use crate::commands::check_name;
 use crate::core::MonCore;
 use crate::event::{SessionId, wire};
 use crate::layout::{self, MDS_HEALTH, MDS_METADATA};
@@ -35,8 +37,7 @@ impl MonCore {
             (None, MdsState::BOOT) => self.boot_mds(from, &m),
             (None, _) => {
                 tracing::debug!("mds.{} is in no map and says {}", m.gid, m.state.name());
-                let map = self.null_mdsmap();
-                self.send_mdsmap(from, &map);
+                self.send_away(from);
             }
             (Some(info), state) => self.beacon_of_known(from, &m, &info, state),
         }
@@ -96,9 +97,14 @@ impl MonCore {
     /// An MDS has begun. One of the same name that was there before is gone.
     fn boot_mds(&mut self, from: SessionId, m: &MMDSBeacon) {
         let Some(peer) = self.sessions.get(&from).map(|s| s.peer.clone()) else { return };
-        while let Some(old) = self.mds.map.mds_by_name(&m.name).map(|info| info.gid) {
+        let unique = self.conf.bool("mds_enforce_unique_name");
+        let named = |map: &FsMap| map.mds_by_name(&m.name).map(|info| info.gid);
+        while let Some(old) = named(&self.mds.map).filter(|_| unique) {
             self.log_own("cluster", INFO, format!("daemon mds.{} restarted", m.name));
             self.fail_mds(old);
+        }
+        if check_name(&m.name).is_err() || m.name.is_empty() {
+            return;
         }
         if self.mds.map.mds_roles.len() >= MDS_MAX {
             tracing::warn!("mds.{} is not taken: there are {MDS_MAX} MDSs already", m.name);
@@ -180,8 +186,7 @@ impl MonCore {
                 gone.push(gid);
                 self.mds.last_beacon.retain(|gid, _| !gone.contains(gid));
                 self.log_own("cluster", DEBUG, format!("mds.? {} {}", info.addrs, state.name()));
-                let map = maps::MdsMap { epoch: self.mds.map.epoch, ..self.null_mdsmap() };
-                self.send_mdsmap(from, &map);
+                self.send_away(from);
                 return false;
             }
             _ if stopping || info.rank == RANK_NONE || !info.state.may_become(state) => {

@@ -12,6 +12,7 @@ use maps::FsMap;
 use maps::fsmap::Filesystem;
 use maps::mdsmap::{FS_NONE, FsId, MdsMap};
 use messages::{FsInfo, FsMapUser, MFSMap, MFSMapUser, MMDSMap};
+use types::{Epoch, RawMessage};
 
 use crate::core::MonCore;
 use crate::event::{SessionId, wire};
@@ -40,7 +41,8 @@ impl MonCore {
             }
             _ => {
                 let map = self.mdsmap_for(id, name, next)?;
-                self.send_mdsmap(id, &map);
+                let message = self.mdsmap_message(&map);
+                self.send_now(id, message);
                 return Some(u64::from(map.epoch) + 1);
             }
         }
@@ -62,20 +64,26 @@ impl MonCore {
         map
     }
 
-    pub(crate) fn send_mdsmap(&mut self, id: SessionId, map: &MdsMap) {
-        let m = MMDSMap {
+    /// A map as it is sent.
+    fn mdsmap_message(&self, map: &MdsMap) -> RawMessage {
+        wire(&MMDSMap {
             fsid: self.monmap.fsid,
             epoch: map.epoch,
             map: map.to_bytes(),
             fs_name: String::new(),
-        };
-        self.send(id, wire(&m));
+        })
     }
 
-    /// What is told to an MDS that has no place any more: it begins anew.
-    pub(crate) fn null_mdsmap(&self) -> MdsMap {
-        let map = &self.mds.published;
-        MdsMap { epoch: map.epoch, compat: map.default_compat.clone(), ..MdsMap::default() }
+    /// A map of an epoch in which an MDS has no place.
+    fn null_mdsmap(&self, epoch: Epoch) -> MdsMap {
+        let compat = self.mds.published.default_compat.clone();
+        MdsMap { epoch, compat, ..MdsMap::default() }
+    }
+
+    /// Tells an MDS, once it is committed, that it has no place any more: it begins anew.
+    pub(super) fn send_away(&mut self, id: SessionId) {
+        let message = self.mdsmap_message(&self.null_mdsmap(self.mds.map.epoch));
+        self.send(id, message);
     }
 
     /// The map that a subscriber is to have, if it is one of the epochs from `next` on.
@@ -104,9 +112,8 @@ impl MonCore {
         Some(match own {
             Some(fs) => fs.mds_map.clone(),
             None => MdsMap {
-                epoch,
                 info: waits.map(|info| (gid, info.clone())).into_iter().collect(),
-                ..self.null_mdsmap()
+                ..self.null_mdsmap(epoch)
             },
         })
     }
