@@ -17,7 +17,6 @@ import comparison
 # Each line runs on both, in order, once as it stands and once more with -f json if it begins
 # with "J ". Lines that begin with "- " are only for their effect.
 COMMANDS = """
-- settle
 J ceph health
 J ceph health detail
 - ceph osd pool create p1 8 8
