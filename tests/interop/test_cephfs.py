@@ -562,6 +562,20 @@ class CephFS(unittest.TestCase):
         self.assertEqual([f["name"] for f in c.json("fs", "ls")], ["cephfs"])
         self.wait_active(standbys=2)
 
+    def test_14_volumes(self):
+        """(A real Ceph may take more than half a minute to remove one: no matter for compare.py.)"""
+        c = self.cluster
+        c.ceph("fs", "volume", "create", "vol")
+        self.assertIn({"name": "vol"}, c.json("fs", "volume", "ls"))
+        self.assertLessEqual({"cephfs.vol.meta", "cephfs.vol.data"}, set(c.json("osd", "pool", "ls")))
+        self.assertIn(b"PERMANENTLY DESTROY", c.run("ceph", "fs", "volume", "rm", "vol", check=False).stderr)
+        c.ceph("config", "set", "mon", "mon_allow_pool_delete", "true")
+        self.assertIn(b"doesn't exist", c.run("ceph", "fs", "volume", "rm", "novol", "--yes-i-really-mean-it", check=False).stderr)
+        c.ceph("fs", "volume", "rm", "vol", "--yes-i-really-mean-it")
+        self.assertNotIn({"name": "vol"}, c.json("fs", "volume", "ls"))
+        self.assertFalse({"cephfs.vol.meta", "cephfs.vol.data"} & set(c.json("osd", "pool", "ls")))
+        self.wait_active(standbys=2)
+
     def test_15_restarted(self):
         c, fs = self.cluster, self.mount()
         self.write(fs, "/kept", BLOCK)
