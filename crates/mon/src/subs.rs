@@ -109,7 +109,9 @@ impl MonCore {
                 self.send_mgrmap(id);
                 u64::from(self.mgr.published.epoch) + 1
             }
-            _ if name.starts_with("fsmap") || name.starts_with("mdsmap") => {
+            _ if matches!(name, "fsmap" | "fsmap.user" | "mdsmap")
+                || name.starts_with("mdsmap.") =>
+            {
                 if !may("mds") {
                     return;
                 }

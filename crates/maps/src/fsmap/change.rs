@@ -172,7 +172,9 @@ impl FsMap {
             }
             map.up.remove(&info.rank);
         }
-        map.last_failure_osd_epoch = blocked_in;
+        // One that need not be blocked does not undo that another was: whoever takes that one's rank waits for
+        // this map of the OSDs. (Ceph forgets it.)
+        map.last_failure_osd_epoch = map.last_failure_osd_epoch.max(blocked_in);
     }
 
     /// An MDS has found its rank's metadata damaged: nobody gets it until it is repaired.

@@ -32,7 +32,7 @@ fn seen(text: &str) -> usize {
 }
 
 /// Columns whose cells stand in the middle, as Python's PrettyTable sets them: of an odd number of blanks one
-/// more is before a text of odd length, and behind others.
+/// more is behind a text of odd length, and before others.
 fn centered(heads: &[&str], rows: &[Vec<String>]) -> String {
     let width = |i: usize| rows.iter().map(|row| seen(&row[i])).chain([heads[i].len()]).max();
     let widths: Vec<usize> = (0..heads.len()).map(|i| width(i).unwrap_or(0)).collect();
@@ -44,7 +44,7 @@ fn centered(heads: &[&str], rows: &[Vec<String>]) -> String {
         }
         for (cell, width) in row.iter().zip(&widths) {
             let (len, excess) = (seen(cell), width - seen(cell));
-            let before = excess / 2 + if len % 2 == 1 { excess % 2 } else { 0 };
+            let before = excess / 2 + if len % 2 == 0 { excess % 2 } else { 0 };
             let _ = write!(out, "{:before$}{cell}{:after$}", "", "", after = excess - before + 2);
         }
     }
@@ -279,5 +279,28 @@ async fn known(mgr: &Mgr) -> Known {
     Known {
         versions: facts.as_array().into_iter().flatten().map(version).collect(),
         pools: members(&df, "pools").filter_map(pool).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As a real `fs status` had it; the odd blanks stood on the other side.
+    #[test]
+    fn cells_stand_where_a_real_manager_puts_them() {
+        let row = |cells: [&str; 4]| cells.map(str::to_owned).to_vec();
+        let bold = format!("{BOLD}0{RESET}");
+        let active = format!("{GREEN}active{RESET}");
+        let ranks = [row([&bold, &active, "a", "Reqs:    0 /s"])];
+        let want = format!(
+            "RANK  STATE   MDS     ACTIVITY     \n {bold}    {active}   a   Reqs:    0 /s  "
+        );
+        assert_eq!(centered(&["RANK", "STATE", "MDS", "ACTIVITY"], &ranks), want);
+        let pools =
+            [row(["meta", "metadata", "4966 ", "9727M"]), row(["data2", "data", "   0 ", "9727M"])];
+        let want = " POOL    TYPE     USED  AVAIL  \n meta  metadata  4966   9727M  \n\
+                    data2    data       0   9727M  ";
+        assert_eq!(centered(&["POOL", "TYPE", "USED", "AVAIL"], &pools), want);
     }
 }

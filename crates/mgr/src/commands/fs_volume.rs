@@ -5,7 +5,7 @@ use bytes::Bytes;
 use command::{CommandMap, CommandReply};
 use serde_json::{Value, json};
 
-use super::{ENOENT, metadata};
+use super::{EAGAIN, ENOENT, metadata};
 use crate::daemon::Mgr;
 
 const EPERM: i32 = 1;
@@ -39,27 +39,38 @@ async fn remove_pool(mgr: &Mgr, pool: &str) -> Result<Bytes, CommandReply> {
     at_monitors(mgr, command).await
 }
 
-async fn create(mgr: &Mgr, name: &str) -> Result<CommandReply, CommandReply> {
-    let [metadata, data] = ["meta", "data"].map(|what| format!("cephfs.{name}.{what}"));
-    // A pool that is there already is not taken away again when the rest is refused.
-    let osdmap = mgr.osdmaps.current();
-    let made: Vec<&str> = [metadata.as_str(), data.as_str()]
-        .into_iter()
-        .filter(|pool| osdmap.lookup_pool(pool).is_none())
-        .collect();
-    let pool = |pool: &str, bulk: bool| match bulk {
+/// Makes a pool; whether it was not there before.
+async fn make_pool(mgr: &Mgr, pool: &str, bulk: bool) -> Result<bool, CommandReply> {
+    let command = match bulk {
         true => json!({"prefix": "osd pool create", "pool": pool, "bulk": true}),
         false => json!({"prefix": "osd pool create", "pool": pool}),
     };
-    let new = json!({"prefix": "fs new", "fs_name": name, "metadata": metadata, "data": data});
-    for command in [pool(&metadata, false), pool(&data, true), new] {
-        if let Err(refusal) = at_monitors(mgr, command).await {
-            for pool in made {
-                // As far as pools may be deleted: what is left is empty.
-                let _ = remove_pool(mgr, pool).await;
+    match mgr.monc.command(vec![command.to_string()], Bytes::new()).await {
+        Ok(answer) if answer.rc == 0 => Ok(answer.outs.ends_with(" created")),
+        Ok(answer) => Err(CommandReply::error(answer.rc.abs(), answer.outs)),
+        Err(error) => Err(CommandReply::error(EAGAIN, error.to_string())),
+    }
+}
+
+async fn create(mgr: &Mgr, name: &str) -> Result<CommandReply, CommandReply> {
+    let [metadata, data] = ["meta", "data"].map(|what| format!("cephfs.{name}.{what}"));
+    let mut made = Vec::new();
+    let done = async {
+        for (pool, bulk) in [(&metadata, false), (&data, true)] {
+            if make_pool(mgr, pool, bulk).await? {
+                made.push(pool);
             }
-            return Err(refusal);
         }
+        let new = json!({"prefix": "fs new", "fs_name": name, "metadata": metadata, "data": data});
+        at_monitors(mgr, new).await
+    };
+    if let Err(refusal) = done.await {
+        // Pools that were there before stay (Ceph's manager takes them away, with what is in them). Those made
+        // just now go, as far as pools may be deleted: they are empty.
+        for pool in made {
+            let _ = remove_pool(mgr, pool).await;
+        }
+        return Err(refusal);
     }
     let text = "Volume created successfully (no MDS daemons created)";
     Ok(CommandReply { outs: text.to_owned(), ..CommandReply::default() })

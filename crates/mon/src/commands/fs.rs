@@ -101,7 +101,8 @@ impl MonCore {
         let old = match wanted {
             Some(epoch) if epoch != i64::from(map.epoch) => {
                 let epoch = u32::try_from(epoch).map_err(|_| refuse(Errno::ENOENT, ""))?;
-                Some(self.fsmap_of_epoch(epoch).map_err(|errno| refuse(errno, ""))?)
+                let old = self.fsmap_of_epoch(epoch).map_err(|errno| refuse(errno, ""))?;
+                Some(self.known_of(cmd.session, &old))
             }
             _ => None,
         };

@@ -90,6 +90,10 @@ fn check_pool(
 
 impl MonCore {
     pub(super) fn cmd_fs_change(&mut self, cmd: &Cmd) -> CmdResult {
+        let named = cmd.map.opt_string("fs_name")?.unwrap_or_default();
+        if !self.may_know(cmd.session, &named) {
+            return fail(Errno::EPERM, format!("Permission denied: '{named}'"));
+        }
         match cmd.prefix.as_str() {
             "fs new" => return self.fs_new(cmd),
             "fs rm" => return self.fs_rm(cmd),

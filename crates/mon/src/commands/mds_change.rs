@@ -1,5 +1,6 @@
 //! Commands that change where metadata servers are (`MDSMonitor::filesystem_command` at v16.2).
 
+use maps::FsMap;
 use maps::mdsmap::MdsState;
 use types::Errno;
 
@@ -11,21 +12,23 @@ use crate::core::MonCore;
 
 impl MonCore {
     pub(super) fn cmd_mds_change(&mut self, cmd: &Cmd) -> CmdResult {
+        // Who may change one file system's MDSs finds no other's.
+        let known = self.known_of(cmd.session, &self.mds.map);
         match cmd.prefix.as_str() {
-            "mds fail" => self.mds_fail(cmd),
-            "mds rm" => self.mds_rm(cmd),
-            "mds rmfailed" => self.mds_rmfailed(cmd),
-            "mds repaired" => self.mds_repaired(cmd),
-            "mds freeze" => self.mds_freeze(cmd),
-            "mds set_state" => self.mds_set_state(cmd),
+            "mds fail" => self.mds_fail(cmd, &known),
+            "mds rm" => self.mds_rm(cmd, &known),
+            "mds rmfailed" => self.mds_rmfailed(cmd, &known),
+            "mds repaired" => self.mds_repaired(cmd, &known),
+            "mds freeze" => self.mds_freeze(cmd, &known),
+            "mds set_state" => self.mds_set_state(cmd, &known),
             "mds compat rm_compat" | "mds compat rm_incompat" => self.mds_compat_rm(cmd),
             _ => unhandled(),
         }
     }
 
-    fn mds_fail(&mut self, cmd: &Cmd) -> CmdResult {
+    fn mds_fail(&mut self, cmd: &Cmd, known: &FsMap) -> CmdResult {
         let who = cmd.string("role_or_gid")?;
-        let Some(info) = mds_of(&self.mds.map, &who).cloned() else {
+        let Some(info) = mds_of(known, &who).cloned() else {
             return say(format!(
                 "MDS named '{who}' does not exist, is not up or you lack the permission to see."
             ));
@@ -37,9 +40,9 @@ impl MonCore {
         say(format!("failed mds gid {}", info.gid))
     }
 
-    fn mds_rm(&mut self, cmd: &Cmd) -> CmdResult {
+    fn mds_rm(&mut self, cmd: &Cmd, known: &FsMap) -> CmdResult {
         let gid = cmd.map.int("gid")? as u64;
-        let Some(info) = self.mds.map.mds(gid) else {
+        let Some(info) = known.mds(gid) else {
             return say(format!("mds gid {gid} does not exist"));
         };
         if info.state > MdsState::DNE {
@@ -50,7 +53,7 @@ impl MonCore {
         say(format!("removed mds gid {gid}"))
     }
 
-    fn mds_rmfailed(&mut self, cmd: &Cmd) -> CmdResult {
+    fn mds_rmfailed(&mut self, cmd: &Cmd, known: &FsMap) -> CmdResult {
         if !cmd.map.flag("yes_i_really_mean_it") {
             return fail(
                 Errno::EPERM,
@@ -59,7 +62,7 @@ impl MonCore {
             );
         }
         let role = cmd.string("role")?;
-        let (fscid, rank) = parse_role(&self.mds.map, &role)
+        let (fscid, rank) = parse_role(known, &role)
             .map_err(|e| refuse(Errno::EINVAL, format!("{}: invalid role '{role}'", e.text)))?;
         if let Some(fs) = self.change_fsmap().change_fs(fscid) {
             fs.mds_map.failed.remove(&rank);
@@ -67,19 +70,19 @@ impl MonCore {
         say(format!("removed failed mds.{fscid}:{rank}"))
     }
 
-    fn mds_repaired(&mut self, cmd: &Cmd) -> CmdResult {
-        let (fscid, rank) = parse_role(&self.mds.map, &cmd.string("role")?)?;
+    fn mds_repaired(&mut self, cmd: &Cmd, known: &FsMap) -> CmdResult {
+        let (fscid, rank) = parse_role(known, &cmd.string("role")?)?;
         let damaged = |fs: &maps::fsmap::Filesystem| fs.mds_map.damaged.contains(&rank);
-        if !self.mds.map.filesystems.get(&fscid).is_some_and(damaged) {
+        if !known.filesystems.get(&fscid).is_some_and(damaged) {
             return say("nothing to do: rank is not damaged");
         }
         self.change_fsmap().undamaged(fscid, rank);
         say(format!("repaired: restoring rank {fscid}:{rank}"))
     }
 
-    fn mds_freeze(&mut self, cmd: &Cmd) -> CmdResult {
+    fn mds_freeze(&mut self, cmd: &Cmd, known: &FsMap) -> CmdResult {
         let who = cmd.string("role_or_gid")?;
-        let Some(gid) = mds_of(&self.mds.map, &who).map(|info| info.gid) else {
+        let Some(gid) = mds_of(known, &who).map(|info| info.gid) else {
             return fail(Errno::EINVAL, format!("MDS named '{who}' does not exist, or is not up"));
         };
         let frozen = parse_bool(&cmd.string("val")?)?;
@@ -90,12 +93,11 @@ impl MonCore {
     }
 
     /// For developers: what an MDS is said to do, as long as its rank is its own.
-    fn mds_set_state(&mut self, cmd: &Cmd) -> CmdResult {
+    fn mds_set_state(&mut self, cmd: &Cmd, known: &FsMap) -> CmdResult {
         let (gid, state) = (cmd.map.int("gid")? as u64, MdsState(cmd.map.int("state")? as i32));
-        let held = self.mds.map.fs_of(gid).is_some();
-        if self.mds.map.mds(gid).is_none() {
-            return say("");
-        }
+        let Some(rank) = known.mds(gid).map(|info| info.rank) else { return say("") };
+        let holder = known.fs_of(gid).and_then(|fs| fs.mds_map.holder(rank));
+        let held = holder.is_some_and(|info| info.gid == gid);
         if !held || !(MdsState::REPLAY..=MdsState::STOPPING).contains(&state) {
             // Ceph's takes anything, and the monitors end on a map that contradicts itself.
             return fail(

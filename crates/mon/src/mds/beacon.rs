@@ -97,14 +97,14 @@ impl MonCore {
     /// An MDS has begun. One of the same name that was there before is gone.
     fn boot_mds(&mut self, from: SessionId, m: &MMDSBeacon) {
         let Some(peer) = self.sessions.get(&from).map(|s| s.peer.clone()) else { return };
+        if check_name(&m.name).is_err() || m.name.is_empty() {
+            return;
+        }
         let unique = self.conf.bool("mds_enforce_unique_name");
         let named = |map: &FsMap| map.mds_by_name(&m.name).map(|info| info.gid);
         while let Some(old) = named(&self.mds.map).filter(|_| unique) {
             self.log_own("cluster", INFO, format!("daemon mds.{} restarted", m.name));
             self.fail_mds(old);
-        }
-        if check_name(&m.name).is_err() || m.name.is_empty() {
-            return;
         }
         if self.mds.map.mds_roles.len() >= MDS_MAX {
             tracing::warn!("mds.{} is not taken: there are {MDS_MAX} MDSs already", m.name);

@@ -9,7 +9,6 @@
 
 use denc::Denc;
 use maps::FsMap;
-use maps::fsmap::Filesystem;
 use maps::mdsmap::{FS_NONE, FsId, MdsMap};
 use messages::{FsInfo, FsMapUser, MFSMap, MFSMapUser, MMDSMap};
 use types::{Epoch, RawMessage};
@@ -49,16 +48,21 @@ impl MonCore {
         Some(u64::from(epoch) + 1)
     }
 
-    /// Whether a session may know a file system.
-    fn may_know(&self, id: SessionId, fs: &Filesystem) -> bool {
+    /// Whether a session may know a file system of that name, and change it as far as it may change any.
+    pub(crate) fn may_know(&self, id: SessionId, fs_name: &str) -> bool {
         let names = self.sessions.get(&id).and_then(|session| session.caps.mon.fs_names());
-        names.is_none_or(|names| names.contains(&fs.name()))
+        names.is_none_or(|names| names.contains(&fs_name))
     }
 
-    /// The map without the file systems that a session may not know.
+    /// The committed map without the file systems that a session may not know.
     pub(crate) fn fsmap_for(&self, id: SessionId) -> FsMap {
-        let mut map = self.mds.published.clone();
-        map.filesystems.retain(|_, fs| self.may_know(id, fs));
+        self.known_of(id, &self.mds.published)
+    }
+
+    /// The same of any map.
+    pub(crate) fn known_of(&self, id: SessionId, map: &FsMap) -> FsMap {
+        let mut map = map.clone();
+        map.filesystems.retain(|_, fs| self.may_know(id, fs.name()));
         let known: Vec<FsId> = map.filesystems.keys().copied().collect();
         map.mds_roles.retain(|_, fscid| *fscid == FS_NONE || known.contains(fscid));
         map
@@ -98,7 +102,7 @@ impl MonCore {
                     Some(number) => number.parse::<FsId>().ok()?,
                     None => map.legacy_client_fscid,
                 };
-                let fs = map.filesystems.get(&fscid).filter(|fs| self.may_know(id, fs));
+                let fs = map.filesystems.get(&fscid).filter(|fs| self.may_know(id, fs.name()));
                 (Some(fs?), None)
             }
         };

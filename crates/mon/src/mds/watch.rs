@@ -162,7 +162,7 @@ impl MonCore {
             self.log_own("cluster", INFO, text);
             self.change_fsmap().promote(gid, fscid, rank);
         } else if in_ > max {
-            let last = fs.mds_map.holder(in_ as i32 - 1);
+            let last = fs.mds_map.in_.last().and_then(|rank| fs.mds_map.holder(*rank));
             let Some(info) = last.filter(|info| info.state == MdsState::ACTIVE) else { return };
             let (gid, text) = (info.gid, format!("stopping daemon mds.{}", info.name));
             self.log_own("cluster", INFO, text);

@@ -55,11 +55,16 @@ impl Mds {
     }
 
     fn beacon(&mut self, b: &mut Bench) {
+        self.beacon_of(b, self.gid());
+    }
+
+    /// A beacon that says that it is of this MDS.
+    fn beacon_of(&mut self, b: &mut Bench, gid: u64) {
         self.seq += 1;
         let beacon = MMDSBeacon {
             paxos: PaxosHeader::at(self.map.epoch.into()),
             fsid: FSID.parse().unwrap(),
-            gid: self.gid(),
+            gid,
             state: self.state,
             seq: self.seq,
             name: self.name.to_string(),
@@ -207,29 +212,37 @@ fn what_rests_on_an_old_map_counts_for_nothing() {
     a.say(&mut b, MdsState::REJOIN);
     assert_eq!(the_fs(&mut b).mds_map.info[&a.gid()].state, MdsState::CREATING);
     // Nor what is said in another's name.
-    let mut thief = Mds::boot(&mut b, 4, "c");
-    thief.session = 2;
-    thief.state = MdsState::DAMAGED;
     b.open(5, EntityName::new(entity::MDS, 4005), "mds.d", "allow profile mds", 6005);
-    thief.seq = 100;
-    let gid = thief.gid();
-    thief.session = 5;
-    let beacon = MMDSBeacon {
-        paxos: PaxosHeader::at(newest.into()),
-        fsid: FSID.parse().unwrap(),
-        gid,
-        state: MdsState::DAMAGED,
-        seq: 100,
-        name: "a".into(),
-        compat: MdsInfo::default().compat(),
-        health: MdsHealth::default(),
-        sys_info: BTreeMap::new(),
-        features: 1,
-        fs: String::new(),
-    };
-    b.send(5, &beacon);
+    let mut thief = Mds { session: 5, name: "a", seq: 100, ..a };
+    thief.state = MdsState::DAMAGED;
+    thief.beacon_of(&mut b, 4002);
     b.pass(Duration::ZERO);
     assert!(the_fs(&mut b).mds_map.damaged.is_empty());
+    thief.session = 2;
+    thief.beacon_of(&mut b, 4002);
+    b.pass(Duration::ZERO);
+    assert_eq!(the_fs(&mut b).mds_map.damaged, BTreeSet::from([0]), "its own word counts");
+}
+
+/// Who followed a rank and went after its holder took the mark of the blocked holder with it: the next one to hold the
+/// rank would not have waited for the OSDs to know that the last one is blocked. (Ceph's monitors still do that.)
+#[test]
+fn a_follower_that_goes_does_not_undo_that_the_holder_is_blocked() {
+    let mut b = with_fs();
+    let mut a = active(&mut b);
+    let mut other = Mds::boot(&mut b, 3, "b");
+    b.out(1, r#"{"prefix":"fs set","fs_name":"one","var":"allow_standby_replay","val":"true"}"#);
+    live(&mut b, 2, &mut [&mut a, &mut other]);
+    assert_eq!(other.state, MdsState::STANDBY_REPLAY);
+    // A follower holds nothing, whatever an operator says: the monitor ended on a map that contradicts itself.
+    let set = r#"{"prefix":"mds set_state","gid":4003,"state":13}"#;
+    assert_ne!(b.command(1, set).rc, 0);
+    b.out(1, r#"{"prefix":"fs fail","fs_name":"one"}"#);
+    let fs = the_fs(&mut b).mds_map;
+    assert!(fs.info.is_empty() && fs.failed == BTreeSet::from([0]));
+    let osdmap = b.map();
+    assert!(osdmap.blocklist.contains_key(&addr(6002).as_any()));
+    assert!(fs.last_failure_osd_epoch > 0 && fs.last_failure_osd_epoch <= osdmap.epoch);
 }
 
 #[test]
@@ -321,6 +334,15 @@ fn who_may_know_one_file_system_is_told_of_no_other() {
     assert_eq!(maps.iter().map(|map| map.fs_name.as_str()).collect::<Vec<_>>(), ["one"]);
     assert!(b.out(7, r#"{"prefix":"fs ls"}"#).starts_with("name: one,"));
     assert_ne!(b.command(7, r#"{"prefix":"fs get","fs_name":"two"}"#).rc, 0);
+    // Nor of what it was like before, and it changes none.
+    let epoch = fsmap(&mut b).epoch;
+    b.out(1, r#"{"prefix":"fs set","fs_name":"one","var":"max_mds","val":"2"}"#);
+    let old = b.out(7, &format!(r#"{{"prefix":"fs dump","epoch":{epoch}}}"#));
+    assert!(old.contains("'one'") && !old.contains("'two'"), "{old}");
+    b.open(8, EntityName::client(4008), "client.rw", "allow rw fsname=one", 5008);
+    let fail = |name| format!(r#"{{"prefix":"fs fail","fs_name":"{name}"}}"#);
+    assert_eq!(b.command(8, &fail("two")).rc, -1);
+    assert_eq!(b.command(8, &fail("one")).rc, 0);
     assert_eq!(names(fsmap(&mut b)), ["one", "two"]);
 }
 
