@@ -294,7 +294,7 @@ mod tests {
         let active = format!("{GREEN}active{RESET}");
         let ranks = [row([&bold, &active, "a", "Reqs:    0 /s"])];
         let want = format!(
-            "RANK  STATE   MDS     ACTIVITY     \n {bold}    {active}   a   Reqs:    0 /s  "
+            "RANK  STATE   MDS     ACTIVITY    \n {bold}    {active}   a   Reqs:    0 /s  "
         );
         assert_eq!(centered(&["RANK", "STATE", "MDS", "ACTIVITY"], &ranks), want);
         let pools =
