@@ -2,7 +2,10 @@
 """Three hosts, three monitors, two managers, six OSDs; `rados bench`, fio and a client that checks
 every answer (model.py) while things go wrong. See docs/testing.md.
 
-    tests/chaos/chaos.py [--minutes M] [--seed N] [--report FILE] [--keep]
+    tests/chaos/chaos.py [--minutes M] [--seed N] [--report FILE] [--keep] [--files]
+
+--files: with three MDSs of Ceph as well, two of which are active; files are written and read, and judged alike (files.py), and MDSs are
+broken, too. The cluster is not filled then: libcephfs answers ENOSPC where librados waits.
 
 The schedule follows from the seed and is printed as it happens. Exit code 0: nothing acknowledged
 was lost, no read was stale, no client failed, and the cluster is clean at the end. 1: not so. 2: this
@@ -26,6 +29,8 @@ from cluster import Cluster
 HERE = os.path.dirname(os.path.abspath(__file__))
 FIRST = 5.0
 """Seconds before the first fault."""
+FILES, RANKS = "files", 2
+"""The file system of `--files`, and how many MDSs are active."""
 
 
 def schedule(seed, seconds, cluster):
@@ -34,8 +39,10 @@ def schedule(seed, seconds, cluster):
     rng = random.Random(seed)
     kinds = ["kill_osd", "kill_osd", "stop_osd", "kill_mon", "stop_mon", "kill_mgr", "kill_host", "cut_both",
              "cut_one_way", "isolate", "fail_writes", "read_errors", "out", "kill_two"]
+    filled = bool(cluster.daemons("mds"))
+    if filled:
+        kinds += ["kill_mds", "kill_mds", "stop_mds", "kill_all_mds"]
     plan, turn, at = [], [], FIRST
-    filled = False
     while at < seconds - 8:
         if not filled and at > seconds * 0.45:
             plan.append((at, 30, "fill", ()))
@@ -58,7 +65,9 @@ def arguments(rng, kind, cluster):
         return (host,)
     if kind == "kill_two":
         return tuple(rng.sample(cluster.daemons("osd"), 2))
-    if kind.endswith("mon") or kind.endswith("mgr"):
+    if kind == "kill_all_mds":
+        return ()
+    if kind[-3:] in ("mon", "mgr", "mds"):
         return (rng.choice(cluster.daemons(kind[-3:])),)
     return (rng.choice(cluster.daemons("osd")),)
 
@@ -116,7 +125,7 @@ class Chaos:
         for name in names:
             self.rise(name)
 
-    kill_mon = kill_mgr = kill_two = kill_osd
+    kill_mon = kill_mgr = kill_mds = kill_two = kill_osd
 
     def kill_host(self, last, host):
         home = self.cluster.hosts[host]
@@ -127,7 +136,10 @@ class Chaos:
         time.sleep(last)
         self.cluster.signal(name, signal.SIGCONT)
 
-    stop_mon = stop_osd
+    stop_mon = stop_mds = stop_osd
+
+    def kill_all_mds(self, last):
+        self.kill_osd(last, *self.cluster.daemons("mds"))
 
     def cut(self, pairs, last):
         def change(delta, at, act):
@@ -243,6 +255,30 @@ def scrub_all(cluster):
         raise RuntimeError(f"a scrub found differences:\n{health}\n{found}")
 
 
+def end_files(cluster, model):
+    """What was written is there for who mounts after all MDSs have died; none of them has seen damage."""
+    for name in cluster.daemons("mds"):
+        cluster.kill(name)
+        cluster.run(name)
+    cluster.wait_ranks(RANKS)
+    end(cluster, model)
+    for rank in range(RANKS):
+        damage = cluster.json("tell", f"mds.{FILES}:{rank}", "damage", "ls")
+        if damage:
+            raise RuntimeError(f"rank {rank} found damage: {damage}")
+
+
+def end(cluster, model):
+    """Ends a judge, which reads everything once more."""
+    model.send_signal(signal.SIGTERM)
+    try:
+        model.wait(300)
+    except subprocess.TimeoutExpired:
+        model.kill()
+        model.wait()
+        raise RuntimeError("a judge's clients were not answered within 300 s of the end")
+
+
 def plot(report, path):
     """Answers a second over time, with what went wrong below: an SVG file."""
     seconds = {int(k): v for k, v in report["model"]["seconds"].items()}
@@ -258,7 +294,7 @@ def plot(report, path):
 
 
 def live(args, folder):
-    cluster = Cluster(folder)
+    cluster = Cluster(folder, args.files)
     problems = []
     try:
         cluster.start()
@@ -266,9 +302,12 @@ def live(args, folder):
             cluster.ceph("osd", "pool", "create", pool, str(pgs), str(pgs))
         cluster.wait_clean()
         cluster.tool("rbd", "create", "rbd/image", "--size", "32M", "--image-feature", "layering")
+        if args.files:
+            cluster.make_file_system(FILES, RANKS)
         begun = time.time()
-        model = cluster.client([sys.executable, f"{HERE}/model.py", cluster.conf, "model", str(args.seed), f"{folder}/model.json"],
-                               "model")
+        judges = {"model": "model", "files": FILES} if args.files else {"model": "model"}
+        judges = {name: cluster.client([sys.executable, f"{HERE}/{name}.py", cluster.conf, target, str(args.seed), f"{folder}/{name}.json"], name)
+                  for name, target in judges.items()}
         rounds = [
             Rounds(cluster, "bench", ["rados", "bench", "-p", "bench", "5", "write", "-b", "16K", "-t", "4", "--max-objects", "1500"]),
             Rounds(cluster, "fio", ["fio", "--name=verify", "--ioengine=rbd", "--clientname=admin", "--pool=rbd", "--rbdname=image",
@@ -295,19 +334,17 @@ def live(args, folder):
         for one in rounds:
             one.join()
             problems += one.failed
-        model.send_signal(signal.SIGTERM)
-        try:
-            model.wait(300)
-        except subprocess.TimeoutExpired:
-            model.kill()
-            model.wait()
-            problems.append("the model's clients were not answered within 300 s of the end")
         report = {"seed": args.seed, "done": chaos.done, "clean_after": round(clean, 1), "rounds": {r.name: r.count for r in rounds}}
-        if os.path.exists(f"{folder}/model.json"):
-            report["model"] = json.load(open(f"{folder}/model.json"))
-            problems += report["model"]["wrong"]
-        else:
-            problems.append(f"the model ended without a report:\n{cluster.log_tail('model')}")
+        for name, judge in judges.items():
+            try:
+                (end_files if name == "files" else end)(cluster, judge)
+            except RuntimeError as error:
+                problems.append(str(error))
+            if os.path.exists(f"{folder}/{name}.json"):
+                report[name] = json.load(open(f"{folder}/{name}.json"))
+                problems += report[name]["wrong"]
+            else:
+                problems.append(f"{name} ended without a report:\n{cluster.log_tail(name)}")
         problems += chaos.failed
         for name in cluster.homes:
             cluster.note_exit(name)
@@ -321,7 +358,7 @@ def live(args, folder):
         report["problems"] = problems
         return report
     except RuntimeError:
-        for name in list(cluster.homes) + ["model"]:
+        for name in list(cluster.homes) + ["model", "files"]:
             print(f"--- {name}\n{cluster.log_tail(name, 8)}", flush=True)
         raise
     finally:
@@ -332,14 +369,16 @@ def live(args, folder):
 
 
 def show(report):
-    model = report.get("model", {})
     counts = {}
     for entry in report["done"]:
         counts[entry["what"]] = counts.get(entry["what"], 0) + 1
     print("\ndone: " + ", ".join(f"{what} {count}" for what, count in sorted(counts.items())))
     print("rounds: " + ", ".join(f"{name} {count}" for name, count in report["rounds"].items()))
-    if model:
-        print(f"checked: {model['writes']} writes, {model['reads']} reads")
+    for judge in ("model", "files"):
+        if judge not in report:
+            continue
+        model = report[judge]
+        print(f"{judge}: checked {model['writes']} writes, {model['reads']} reads")
         for length, at in model["stalls"][:5]:
             at -= model["began"]
             during = [e["what"] + " " + " ".join(e["where"]) for e in report["done"]
@@ -357,6 +396,7 @@ def main():
     parser.add_argument("--minutes", type=float, default=30, help="how long things go wrong (30)")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--report", help="write the report there (JSON), and a plot beside it (.svg)")
+    parser.add_argument("--files", action="store_true", help="with CephFS: MDSs, and files that are judged")
     parser.add_argument("--keep", action="store_true", help="keep the folder with logs, and the stores if something was wrong")
     args = parser.parse_args()
     hosts.enter()

@@ -29,11 +29,20 @@ osd_max_markdown_count = 1000
 """
 CAPS = {"mon.": ["mon", "allow *"], "client.admin": ["mon", "allow *", "osd", "allow *", "mgr", "allow *", "mds", "allow *"],
         "mgr.x": ["mon", "allow profile mgr", "osd", "allow *"], "mgr.y": ["mon", "allow profile mgr", "osd", "allow *"]}
+MDS_CAPS = ["mon", "allow profile mds", "osd", "allow rw tag cephfs *=*", "mds", "allow *", "mgr", "allow profile mds"]
+# An MDS that says nothing for this long is taken for dead.
+MDS_OPTIONS = """
+mds_beacon_grace = 6
+mds_beacon_interval = 1
+mds_tick_interval = 1
+"""
+# Ceph's MDS ends so where somebody logs in to it before it has logged in itself.
+MDS_CRASH = " 2: (ProtocolV2::handle_auth_request("
 
 
 class Cluster:
-    def __init__(self, folder):
-        self.dir = folder
+    def __init__(self, folder, mdss=False):
+        self.dir, self.options, self.caps = folder, OPTIONS, dict(CAPS)
         self.conf = f"{folder}/ceph.conf"
         self.hosts = hosts.make(3)
         self.disks, self.processes, self.homes = {}, {}, {}
@@ -47,6 +56,11 @@ class Cluster:
                 self.homes[f"mgr.{'xy'[number]}"] = host
             for osd in (2 * number, 2 * number + 1):
                 self.homes[f"osd.{osd}"] = host
+            if mdss:
+                self.homes[f"mds.{'abc'[number]}"] = host
+        if mdss:
+            self.options += MDS_OPTIONS
+            self.caps |= {name: MDS_CAPS for name in self.daemons("mds")}
 
     def daemons(self, kind):
         return [name for name in self.homes if name.startswith(kind)]
@@ -54,9 +68,9 @@ class Cluster:
     def write_conf(self, mons):
         mon_host = ",".join(f"[v2:{self.homes[mon].ip}:3300]" for mon in mons)
         text = f"[global]\nfsid = {self.fsid}\nmon_host = {mon_host}\nmon_initial_members = a\n"
-        text += OPTIONS + f"bluestore_block_size = {BLOCK}\n"
+        text += self.options + f"bluestore_block_size = {BLOCK}\n"
         text += f"run_dir = {self.dir}/run\nadmin_socket = {self.dir}/run/$name.asok\n"
-        for kind in ["mon", "mgr", "osd"]:
+        for kind in ["mon", "mgr", "osd", "mds"]:
             text += f"[{kind}]\n{kind}_data = {self.dir}/{kind}/$id\nkeyring = {self.dir}/{kind}/$id/keyring\n"
         text += f"[client]\nkeyring = {self.dir}/keyring\nadmin_socket = {self.dir}/run/client.$pid.asok\nlog_file =\n"
         pathlib.Path(self.conf).write_text(text)
@@ -65,11 +79,11 @@ class Cluster:
         """Makes everything; returns when all OSDs are up."""
         self.fsid = str(uuid.uuid4())
         keyring = f"{self.dir}/keyring"
-        for name, caps in CAPS.items():
+        for name, caps in self.caps.items():
             args = sum((["--cap", kind, cap] for kind, cap in zip(caps[::2], caps[1::2])), [])
             create = [] if os.path.exists(keyring) else ["--create-keyring"]
             self.tool("ceph-authtool", keyring, *create, "--gen-key", "-n", name, *args)
-        for name in self.daemons("mon") + self.daemons("mgr"):
+        for name in self.daemons("mon") + self.daemons("mgr") + self.daemons("mds"):
             os.makedirs(self.data(name))
             pathlib.Path(self.data(name), "keyring").write_text(pathlib.Path(keyring).read_text())
         self.write_conf(["mon.a"])
@@ -89,6 +103,24 @@ class Cluster:
         for word, ratio in [("nearfull", 0.6), ("backfillfull", 0.65), ("full", 0.7)]:
             self.ceph("osd", f"set-{word}-ratio", str(ratio))
 
+    def make_file_system(self, name, ranks):
+        """A file system, and all MDSs, of which so many hold ranks."""
+        for pool in (f"{name}.meta", f"{name}.data"):
+            self.ceph("osd", "pool", "create", pool, "16", "16")
+        self.ceph("fs", "new", name, f"{name}.meta", f"{name}.data")
+        self.ceph("fs", "set", name, "max_mds", str(ranks))
+        for mds in self.daemons("mds"):
+            self.run(mds)
+        self.wait_ranks(ranks)
+
+    def wait_ranks(self, ranks, timeout=300):
+        def active():
+            for mds in self.daemons("mds"):
+                self.run(mds)
+            held = [mds["state"] for fs in self.json("fs", "dump")["filesystems"] for mds in fs["mdsmap"]["info"].values() if mds["rank"] >= 0]
+            return held == ["up:active"] * ranks
+        self.wait(active, timeout, f"{ranks} active MDSs")
+
     def make_osd(self, name):
         data, identity = self.data(name), str(uuid.uuid4())
         self.disks[name] = hosts.Disk(data, DISK)
@@ -105,6 +137,8 @@ class Cluster:
     def command(self, name, *args):
         kind, number = name.split(".")
         ip = self.homes[name].ip
+        if kind == "mds":
+            return ["ceph-mds", "-f", "-i", number, "-c", self.conf, "--public-addr", ip, "--log-to-stderr", "true", "--log-file", "", "--pid-file", ""]
         return [LOLIGO, kind, "--id", number, "-c", self.conf, "--set", f"public_addr={ip}", *args]
 
     def mkfs(self, name, *args):
@@ -133,6 +167,9 @@ class Cluster:
         """Remembers a daemon that has ended by itself, unless its disk was broken on purpose."""
         process = self.processes.get(name)
         if process and process.poll() is not None and process not in self.ended and name not in self.excused:
+            if name.startswith("mds") and process.returncode == -signal.SIGSEGV and MDS_CRASH in self.log_tail(name, 1000):
+                self.ended.add(process)
+                return
             self.exits.append(f"{name} ended by itself, exit code {process.returncode}:\n{self.log_tail(name)}")
             self.ended.add(process)
 

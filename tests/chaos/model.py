@@ -64,9 +64,7 @@ class Object:
             else:
                 io.append(self.name, record(self.name, version))
         else:
-            with rados.WriteOpCtx() as op:
-                io.set_omap(op, ("version", f"k{version % 5}"), (str(version).encode(), str(version).encode()))
-                io.operate_write_op(op, self.name)
+            io.set_key(self.name, version)
         self.learn(version)
 
     def learn(self, version):
@@ -76,10 +74,7 @@ class Object:
     def read(self, io):
         with self.lock:
             least = self.known
-        try:
-            shown = self.version_of(io)
-        except rados.ObjectNotFound:
-            shown = 0
+        shown = self.version_of(io)
         with self.lock:
             most = self.begun
         if shown < least:
@@ -90,16 +85,10 @@ class Object:
 
     def version_of(self, io):
         if self.kind == "key":
-            with rados.ReadOpCtx() as op:
-                keys, _ = io.get_omap_vals(op, "", "", 100)
-                io.operate_read_op(op, self.name)
-                got = {key: int(value) for key, value in keys}
-            version = got.pop("version", 0)
-            expected = {f"k{v % 5}": v for v in range(max(1, version - 4), version + 1)}
-            if got != expected:
-                raise Wrong(f"{self.name}: version {version} has the keys {got}")
-            return version
-        data = io.read(self.name, 1 << 20)
+            return io.key(self.name)
+        data = io.read(self.name)
+        if data is None:
+            return 0
         if not data:
             raise Wrong(f"{self.name}: it exists and is empty, which nobody wrote")
         if self.kind == "replace":
@@ -122,9 +111,55 @@ def number(name, data):
     return int(words[1])
 
 
+class Pool:
+    """Objects of a pool: a client of its own."""
+
+    def __init__(self, conf, pool):
+        self.client = rados.Rados(conffile=conf)
+        self.client.connect(timeout=60)
+        self.io = self.client.open_ioctx(pool)
+
+    def write_full(self, name, data):
+        self.io.write_full(name, data)
+
+    def append(self, name, data):
+        self.io.append(name, data)
+
+    def read(self, name):
+        """All of it; None where it is not there."""
+        try:
+            return self.io.read(name, 1 << 20)
+        except rados.ObjectNotFound:
+            return None
+
+    def set_key(self, name, version):
+        with rados.WriteOpCtx() as op:
+            self.io.set_omap(op, ("version", f"k{version % 5}"), (str(version).encode(), str(version).encode()))
+            self.io.operate_write_op(op, name)
+
+    def key(self, name):
+        """The version that the keys are of."""
+        with rados.ReadOpCtx() as op:
+            keys, _ = self.io.get_omap_vals(op, "", "", 100)
+            try:
+                self.io.operate_read_op(op, name)
+            except rados.ObjectNotFound:
+                return 0
+            got = {key: int(value) for key, value in keys}
+        version = got.pop("version", 0)
+        expected = {f"k{v % 5}": v for v in range(max(1, version - 4), version + 1)}
+        if got != expected:
+            raise Wrong(f"{name}: version {version} has the keys {got}")
+        return version
+
+    def close(self):
+        self.io.close()
+        self.client.shutdown()
+
+
 class Model:
-    def __init__(self, conf, pool, seed):
-        self.conf, self.pool, self.seed = conf, pool, seed
+    def __init__(self, storage, conf, target, seed):
+        self.storage, self.conf, self.target, self.seed = storage, conf, target, seed
         self.over = threading.Event()
         self.began = time.time()
         self.lock = threading.Lock()
@@ -157,36 +192,31 @@ class Model:
             print(f"model: {error}", flush=True)
 
     def client(self):
-        client = rados.Rados(conffile=self.conf)
-        client.connect(timeout=60)
-        return client, client.open_ioctx(self.pool)
+        return self.storage(self.conf, self.target)
 
     def write(self, number):
-        rng, (client, io) = random.Random(f"{self.seed} w{number}"), self.client()
+        rng, io = random.Random(f"{self.seed} w{number}"), self.client()
         while not self.over.is_set():
             begun, object = time.time(), rng.choice(self.objects[number])
             object.write(io, rng)
             self.done(begun, f"write {object.name}", True)
             time.sleep(rng.random() * 0.02)
         io.close()
-        client.shutdown()
 
     def read(self, number):
-        rng, (client, io) = random.Random(f"{self.seed} r{number}"), self.client()
+        rng, io = random.Random(f"{self.seed} r{number}"), self.client()
         while not self.over.is_set():
             begun, object = time.time(), rng.choice(rng.choice(self.objects))
             object.read(io)
             self.done(begun, f"read {object.name}", False)
             time.sleep(rng.random() * 0.02)
         io.close()
-        client.shutdown()
 
     def read_all(self):
-        client, io = self.client()
+        io = self.client()
         for object in sum(self.objects, []):
             self.guarded(object.read, io)
         io.close()
-        client.shutdown()
 
     def run(self, report):
         signal.signal(signal.SIGTERM, lambda *_: self.over.set())
@@ -208,4 +238,4 @@ class Model:
 
 
 if __name__ == "__main__":
-    sys.exit(Model(*sys.argv[1:4]).run(sys.argv[4]))
+    sys.exit(Model(Pool, *sys.argv[1:4]).run(sys.argv[4]))
