@@ -116,6 +116,13 @@ pub(crate) struct UpArgs {
     /// Threads that OSDs of one process are spread over [default: one a processor]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
     pub(crate) threads_per_process: Option<u32>,
+    /// CephFS: so many of Ceph's metadata servers (Debian's package ceph-mds), 1 to 8, and a file system 'cephfs' if
+    /// there is none; one is active, the others wait for its end. Later starts start them, too; more can be added
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=8), conflicts_with = "single_process")]
+    pub(crate) mds: Option<u32>,
+    /// S3: Ceph's gateway (Debian's package radosgw) at this port of 127.0.0.1, also for later starts
+    #[arg(long, value_name = "P", value_parser = clap::value_parser!(u16).range(1..), conflicts_with = "single_process")]
+    pub(crate) rgw_port: Option<u16>,
     /// Port of the first monitor (messenger v2); others have the ports after it [default: 3300, or what the cluster in DIR has]
     #[arg(long, value_name = "P", value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) port: Option<u16>,

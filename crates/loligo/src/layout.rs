@@ -27,6 +27,8 @@ use crate::output::tell;
 /// Messenger v2 port of the first monitor unless told otherwise (Ceph's own).
 pub(crate) const DEFAULT_PORT: u16 = 3300;
 
+/// Kinds of daemons that may have data in a folder: ours, then Ceph's own.
+const KINDS: [&str; 5] = ["mon", "mgr", "osd", "mds", "rgw"];
 /// How the first line of each `ceph.conf` begins that `up` writes.
 const MARK: &str = "# Written by 'loligo up'";
 /// Longest path of a unix socket, and what is longest of it in DIR.
@@ -161,7 +163,7 @@ impl Layout {
         let mut keyrings = files.filter_map(|entry| Some(entry.ok()?.path()));
         keyrings.find(|path| path.extension().is_some_and(|end| end == "keyring")).or_else(|| {
             let data = |kind| Some(self.data(kind, self.ids(kind).first()?));
-            ["mon", "mgr", "osd"].into_iter().find_map(data)
+            KINDS.into_iter().find_map(data)
         })
     }
 
@@ -230,7 +232,7 @@ impl Layout {
 
     /// Names of the daemons that have data here.
     pub(crate) fn daemons(&self) -> Vec<String> {
-        let kinds = ["mon", "mgr", "osd"].into_iter();
+        let kinds = KINDS.into_iter();
         let ids = |kind| self.ids(kind).into_iter().map(move |id| format!("{kind}.{id}"));
         kinds.flat_map(ids).collect()
     }

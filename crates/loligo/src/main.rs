@@ -11,6 +11,7 @@ mod daemon;
 mod down;
 mod environment;
 mod failure;
+mod guests;
 mod host;
 mod household;
 mod laboratory;

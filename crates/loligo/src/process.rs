@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use crate::environment;
 use crate::failure::Failure;
+use crate::guests::Guest;
 use crate::household::OTHERS_GO_ON;
 use crate::layout::Layout;
 use crate::output::tell;
@@ -29,7 +30,7 @@ const LAST_LINE: &str = "loligo: ";
 /// Bytes of a pid file at most: ten digits and a line's end.
 const PID_LEN_MAX: usize = 11;
 
-/// Starts `loligo KIND --id ID -c CONF MORE` with its output in its log and its pid in its pid file.
+/// Starts `loligo KIND --id ID -c CONF MORE`, or the program of one of Ceph's daemons with such arguments, with its output in its log and its pid in its pid file.
 /// Detached daemons get a session of their own and outlive the terminal. OSDs that share a process have
 /// an `--id` and a pid file each, and one log: that of the first, to which the others' names lead.
 pub(crate) fn start(
@@ -42,15 +43,18 @@ pub(crate) fn start(
     let names: Vec<String> = ids.iter().map(|id| format!("{kind}.{id}")).collect();
     share_log(layout, &names)?;
     let name = names.first().ok_or_else(|| Failure::new("no daemon to start"))?;
-    let program = std::env::current_exe()?;
+    let guest = Guest::of(kind);
+    let program = guest.map_or_else(|| Ok(std::env::current_exe()?), Guest::find)?;
     let log =
         File::options().create(true).append(true).open(layout.log(name)).map_err(|e| {
             Failure::new(format!("cannot write {}: {e}", layout.log(name).display()))
         })?;
     let mut command = Command::new(program);
+    command.args(guest.is_none().then_some(kind));
+    for id in ids {
+        command.args(["--id", &guest.map_or_else(|| id.clone(), |guest| guest.id(id))]);
+    }
     command
-        .arg(kind)
-        .args(ids.iter().flat_map(|id| ["--id", id]))
         .arg("-c")
         .arg(layout.conf())
         .args(more)
@@ -108,12 +112,19 @@ pub(crate) fn running(pid_file: &Path) -> Option<i32> {
     let pid: i32 = fs::read_to_string(pid_file).ok()?.trim().parse().ok()?;
     let line = fs::read(format!("/proc/{pid}/cmdline")).ok()?;
     let words: Vec<&[u8]> = line.split(|byte| *byte == 0).collect();
-    let found =
-        words.iter().enumerate().filter(|(_, word)| **word == kind.as_bytes()).any(|(at, _)| {
-            let named = daemons_conf(&words[at + 1..], id.as_bytes());
-            // A folder that was moved under a daemon is still that daemon's.
-            named.is_some_and(|named| named == conf || !named.exists())
-        });
+    let guest = Guest::of(kind);
+    let id = guest.map_or_else(|| id.to_owned(), |guest| guest.id(id));
+    let is_of_kind = |word: &[u8]| match guest {
+        Some(guest) => {
+            Path::new(OsStr::from_bytes(word)).file_name() == Some(OsStr::new(guest.program))
+        }
+        None => word == kind.as_bytes(),
+    };
+    let found = words.iter().enumerate().filter(|(_, word)| is_of_kind(word)).any(|(at, _)| {
+        let named = daemons_conf(&words[at + 1..], id.as_bytes());
+        // A folder that was moved under a daemon is still that daemon's.
+        named.is_some_and(|named| named == conf || !named.exists())
+    });
     found.then_some(pid)
 }
 
@@ -188,15 +199,18 @@ pub(crate) fn stop_these(layout: &Layout, these: &[(String, i32)]) -> Stopped {
     stop(layout, these, STOP_TIME)
 }
 
-/// Stops these daemons, of those that run: OSDs and managers first, then monitors, so that each can say goodbye. One
+/// Stops these daemons, of those that run: Ceph's own first, then OSDs and managers, then monitors, so that each can say goodbye. One
 /// that does nothing to stop for `idle` is killed.
 fn stop(layout: &Layout, these: &[(String, i32)], idle: Duration) -> Stopped {
     let mut daemons = all_running(layout);
     daemons.retain(|daemon| these.contains(daemon));
+    let kind = |name: &str| name.split_once('.').map_or("", |(kind, _)| kind).to_owned();
+    let (guests, ours): (Vec<_>, Vec<_>) =
+        daemons.into_iter().partition(|(name, _)| Guest::of(&kind(name)).is_some());
     let (mons, others): (Vec<_>, Vec<_>) =
-        daemons.into_iter().partition(|(name, _)| name.starts_with("mon."));
+        ours.into_iter().partition(|(name, _)| kind(name) == "mon");
     let mut stopped = Stopped::default();
-    for group in [others, mons] {
+    for group in [guests, others, mons] {
         let mut waiting: Vec<Stopping> = group
             .into_iter()
             .map(|(name, pid)| {

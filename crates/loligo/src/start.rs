@@ -24,6 +24,7 @@ use futures_util::future::{Either, select};
 use types::Uuid;
 
 use crate::failure::Failure;
+use crate::guests::{self, GUESTS, Guest};
 use crate::layout::{Layout, sync_parent, write_private};
 use crate::output::tell;
 use crate::session::AdminSession;
@@ -147,16 +148,7 @@ impl Work {
         let layout = &self.layout;
         let new = new_osds(layout, self.plan.osds)?;
         for (kind, per_process) in [("mon", 1), ("mgr", 1), ("osd", self.plan.osds_per_process)] {
-            let mut ids = layout.ids(kind);
-            ids.retain(|id| {
-                let name = format!("{kind}.{id}");
-                let runs = process::running(&layout.pid_file(&name)).is_some();
-                if runs {
-                    progress.borrow_mut().found.push(name);
-                }
-                !runs
-            });
-            for ids in ids.chunks(per_process) {
+            for ids in self.not_running(kind, progress).chunks(per_process) {
                 self.begin(kind, ids, progress)?;
             }
         }
@@ -172,6 +164,20 @@ impl Work {
             },
             Either::Right((why, _)) => Err(Failure::new(why)),
         }
+    }
+
+    /// Ids of daemons of one kind that are to be started.
+    fn not_running(&self, kind: &str, progress: &Shared) -> Vec<String> {
+        let mut ids = self.layout.ids(kind);
+        ids.retain(|id| {
+            let name = format!("{kind}.{id}");
+            let runs = process::running(&self.layout.pid_file(&name)).is_some();
+            if runs {
+                progress.borrow_mut().found.push(name);
+            }
+            !runs
+        });
+        ids
     }
 
     /// With the monitors: makes the new OSDs and waits for all.
@@ -209,6 +215,7 @@ impl Work {
                 self.begin("osd", &made, progress)?;
             }
         }
+        self.begin_guests(&session, progress).await;
         let began = env.now();
         loop {
             let waited = env.now() - began;
@@ -222,8 +229,30 @@ impl Work {
         }
     }
 
+    /// Ceph's own daemons. One that cannot be started is told.
+    async fn begin_guests(&self, session: &AdminSession, progress: &Shared) {
+        for guest in GUESTS {
+            for id in self.not_running(guest.kind, progress) {
+                let registered = guests::register(session, &self.layout, guest, &id).await;
+                let begun = registered
+                    .and_then(|()| self.begin(guest.kind, std::slice::from_ref(&id), progress));
+                if let Err(why) = begun {
+                    progress
+                        .borrow_mut()
+                        .failed
+                        .insert(format!("{}.{id}", guest.kind), why.to_string());
+                }
+            }
+        }
+    }
+
     fn begin(&self, kind: &str, ids: &[String], progress: &Shared) -> Result<(), Failure> {
-        let more = if kind == "osd" { &self.plan.osd_args[..] } else { &[] };
+        let foreground = ["-f".to_owned()];
+        let more = match kind {
+            "osd" => &self.plan.osd_args[..],
+            _ if Guest::of(kind).is_some() => &foreground[..],
+            _ => &[],
+        };
         progress.borrow_mut().started.extend(ids.iter().map(|id| format!("{kind}.{id}")));
         process::start(&self.layout, kind, ids, more, !self.attached).map(drop)
     }
@@ -290,6 +319,8 @@ struct Living<'a> {
     mons: Vec<String>,
     mgrs: Vec<String>,
     osds: Vec<String>,
+    /// Ceph's own.
+    guests: Vec<String>,
 }
 
 impl Living<'_> {
@@ -297,9 +328,10 @@ impl Living<'_> {
         let progress = progress.borrow();
         let names = |kind: &str| {
             let names = layout.ids(kind).into_iter().map(|id| format!("{kind}.{id}"));
-            names.filter(|name| !progress.failed.contains_key(name)).collect()
+            names.filter(|name| !progress.failed.contains_key(name)).collect::<Vec<String>>()
         };
-        Living { layout, mons: names("mon"), mgrs: names("mgr"), osds: names("osd") }
+        let guests = GUESTS.into_iter().flat_map(|guest| names(guest.kind)).collect();
+        Living { layout, mons: names("mon"), mgrs: names("mgr"), osds: names("osd"), guests }
     }
 
     /// What does not serve yet. The maps alone do not tell: after all daemons were killed at once
@@ -338,6 +370,9 @@ impl Living<'_> {
         }
         if number(&status["osdmap"], "num_up_osds") < self.osds.len() as u64 {
             return Ok(Some("an OSD that the monitors do not know as up".to_owned()));
+        }
+        if let Some(guest) = guests::awaits(env, session, self.layout, &self.guests).await? {
+            return Ok(Some(guest));
         }
         // Without a manager nobody knows of placement groups.
         let Some(mgr) = active else { return Ok(None) };

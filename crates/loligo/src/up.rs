@@ -20,6 +20,7 @@ use types::{AuthEntityName, UTime, Uuid};
 
 use crate::cli::UpArgs;
 use crate::failure::Failure;
+use crate::guests::{self, Guest};
 use crate::layout::{
     DEFAULT_PORT, Layout, Lock, NewConf, parse_conf, port_is_free, same_place, sync_parent,
     write_private,
@@ -57,6 +58,9 @@ pub(crate) struct Plan {
     pub(crate) osd_size: u64,
     size: u32,
     sets: Vec<(String, String)>,
+    /// Ceph's own daemons that are to be there beside those that are.
+    mdss: usize,
+    rgw_port: Option<u16>,
 }
 
 /// Checks the arguments alone, and completes them by what the cluster has, if there is one.
@@ -91,7 +95,26 @@ fn plan(args: &UpArgs, existing: Option<&ConfFile>) -> Result<Plan, Failure> {
     let sets = args.set.iter().map(|s| parse_cluster_set(s)).collect::<Result<_, _>>()?;
     let osds_per_process = args.osds_per_process as usize;
     let osd_args = args.threads_per_process.map(|n| format!("--threads={n}")).into_iter().collect();
-    Ok(Plan { mons, mgrs, osds, osds_per_process, osd_args, store, osd_size, size, sets })
+    if args.mds.is_some() {
+        guests::MDS.find().map_err(|e| Failure::new(format!("--mds: {e}")))?;
+    }
+    if args.rgw_port.is_some() {
+        guests::RGW.find().map_err(|e| Failure::new(format!("--rgw-port: {e}")))?;
+    }
+    let (mdss, rgw_port) = (args.mds.unwrap_or(0) as usize, args.rgw_port);
+    Ok(Plan {
+        mons,
+        mgrs,
+        osds,
+        osds_per_process,
+        osd_args,
+        store,
+        osd_size,
+        size,
+        sets,
+        mdss,
+        rgw_port,
+    })
 }
 
 /// What `up` itself writes of a cluster, and where it finds its daemons by.
@@ -194,11 +217,22 @@ fn up_in(args: &UpArgs, layout: &Layout) -> Result<(), Failure> {
             "port {port} on 127.0.0.1 is in use; give another with --port, or stop what listens there"
         )));
     }
+    let rgw_port = check_rgw_port(layout, existing.as_ref(), args.rgw_port)?;
+    if let Some(port) = rgw_port
+        && !running.iter().any(|(name, _)| name.starts_with("rgw."))
+        && (ports.contains(&port) || !port_is_free(port))
+    {
+        return Err(Failure::new(format!(
+            "port {port} on 127.0.0.1, which is the S3 gateway's, is in use: stop what listens there{}",
+            if args.rgw_port.is_some() { ", or give another with --rgw-port" } else { "" }
+        )));
+    }
     layout.make_folders()?;
     match existing {
         Some(_) => add_settings(layout, &plan)?,
         None => make_cluster(layout, &plan, ports[0])?,
     }
+    guests::invite(layout, plan.mdss, plan.rgw_port)?;
     if args.single_process {
         return daemon::run_all_in_threads(layout.clone(), &plan);
     }
@@ -265,6 +299,23 @@ fn conf_ports(layout: &Layout, conf: &ConfFile, asked: Option<u16>) -> Result<Ve
             layout.dir().display()
         ))),
         _ => Ok(ports),
+    }
+}
+
+/// The port of the S3 gateway that is there or is to be; it keeps the one that it has.
+fn check_rgw_port(
+    layout: &Layout,
+    conf: Option<&ConfFile>,
+    asked: Option<u16>,
+) -> Result<Option<u16>, Failure> {
+    let has = conf.and_then(guests::rgw_port);
+    match (has, asked) {
+        (Some(port), Some(asked)) if port != asked => Err(Failure::new(format!(
+            "--rgw-port {asked}: the cluster in {} has its S3 gateway on port {port}; leave --rgw-port out, or change \
+             rgw_frontends in its ceph.conf while it is down",
+            layout.dir().display()
+        ))),
+        _ => Ok(has.or(asked)),
     }
 }
 
@@ -440,21 +491,32 @@ fn start_and_wait(
     let ours = process::all_running(layout);
     drop(lock);
     let seconds = started.elapsed().as_secs_f32();
-    let count = |kind, one: &str, more: &str| {
+    let count = |kind, one: &str| {
         let mut ids = layout.ids(kind);
+        let there = ids.len();
         ids.retain(|id| !failed.contains_key(&format!("{kind}.{id}")));
-        match ids.len() {
+        let text = match ids.len() {
             1 => format!("1 {one}"),
-            n => format!("{n} {more}"),
-        }
+            n => format!("{n} {one}s"),
+        };
+        // Of Ceph's own only what somebody wanted.
+        (there > 0 || Guest::of(kind).is_none()).then_some(text)
     };
-    tell!(
-        "{}, {}, {} serve after {seconds:.2} s",
-        count("mon", "monitor", "monitors"),
-        count("mgr", "manager", "managers"),
-        count("osd", "OSD", "OSDs")
-    );
+    let kinds = [
+        ("mon", "monitor"),
+        ("mgr", "manager"),
+        ("osd", "OSD"),
+        ("mds", "MDS"),
+        ("rgw", "S3 gateway"),
+    ];
+    let counts: Vec<String> = kinds.iter().filter_map(|(kind, one)| count(kind, one)).collect();
+    tell!("{} serve after {seconds:.2} s", counts.join(", "));
     tell!("export CEPH_CONF={}", for_shell(&layout.conf().display().to_string()));
+    if let Some(port) = layout.read_conf()?.as_ref().and_then(guests::rgw_port) {
+        tell!(
+            "S3: http://localhost:{port}; 'radosgw-admin user create --uid=NAME --display-name=NAME' makes an account"
+        );
+    }
     if attached {
         if !failed.is_empty() {
             eprintln!("loligo: {}", describe(&failed));
