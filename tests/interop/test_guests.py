@@ -8,7 +8,9 @@ import signal
 import socket
 import subprocess
 import tempfile
+import time
 import unittest
+import urllib.request
 
 import boto3
 import cephfs
@@ -41,6 +43,19 @@ class Guests(unittest.TestCase):
     def pids(self):
         return {daemon["name"]: daemon["pid"] for daemon in json.loads(self.loligo("status", "--json", code=0).stdout)["daemons"]}
 
+    def metrics(self):
+        port = free_port()
+        self.tool("ceph", "config", "set", "mgr", "mgr/prometheus/server_port", str(port))
+        self.tool("ceph", "mgr", "module", "enable", "prometheus")
+        deadline = time.monotonic() + 10
+        while True:
+            try:
+                with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as page:
+                    return page.read().decode()
+            except OSError:
+                self.assertLess(time.monotonic(), deadline, "the page is there")
+                time.sleep(0.1)
+
     def files(self):
         fs = cephfs.LibCephFS(auth_id="admin", conffile=self.conf)
         fs.conf_set("client_mount_timeout", "60")
@@ -68,6 +83,10 @@ class Guests(unittest.TestCase):
         before = self.pids()
         self.assertEqual(list(before), [*OURS, "mds.a", "mds.b", "rgw.a"])
         self.assertIn("mds: 1/1 daemons up, 1 standby", self.loligo("status", code=0).stdout)
+        page = self.metrics()
+        for label in ('fs_metadata{data_pools="2",fs_id="1",metadata_pool="1",name="cephfs"}', 'mds_metadata{ceph_daemon="mds.a",fs_id=',
+                      'mds_metadata{ceph_daemon="mds.b",fs_id=', 'rgw_metadata{ceph_daemon="rgw.a",'):
+            self.assertIn(f"\nceph_{label}", page)
         # Those that run are left alone; they are found by what they are, not by a number that another process has now.
         self.up()
         self.assertEqual(self.pids(), before)

@@ -13,10 +13,12 @@ const FRESH: Duration = Duration::from_secs(15);
 /// Without an answer in time the page shows what was known.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Metadata of monitors, managers and OSDs, by `mon.a`, `osd.0`. Bound: what the monitors keep.
+/// Metadata of monitors, managers, OSDs and MDSs, by `mon.a`, `osd.0`. Bound: what the monitors keep.
 #[derive(Debug, Default)]
 pub(crate) struct Metadata {
     by_daemon: BTreeMap<String, Value>,
+    /// The map of file systems, as `fs dump` shows it.
+    pub(super) fsmap: Value,
     asked: Option<Duration>,
 }
 
@@ -52,11 +54,13 @@ pub(super) async fn refresh(mgr: &Mgr) {
         return;
     }
     mgr.metadata.borrow_mut().asked = Some(now);
-    for (kind, id) in [("mon", "name"), ("mgr", "name"), ("osd", "id")] {
-        let command = json!({"prefix": format!("{kind} metadata"), "format": "json"});
-        let answer = mgr.env.timeout(PATIENCE, mgr.at_monitors(&command, Bytes::new())).await;
-        let Ok(Ok(answer)) = answer else { continue };
-        let Ok(Value::Array(daemons)) = serde_json::from_slice(&answer) else { continue };
+    if let Some(fsmap) = ask(mgr, "fs dump").await {
+        mgr.metadata.borrow_mut().fsmap = fsmap;
+    }
+    for (kind, id) in [("mon", "name"), ("mgr", "name"), ("osd", "id"), ("mds", "name")] {
+        let Some(Value::Array(daemons)) = ask(mgr, &format!("{kind} metadata")).await else {
+            continue;
+        };
         let mut metadata = mgr.metadata.borrow_mut();
         let prefix = format!("{kind}.");
         metadata.by_daemon.retain(|daemon, _| !daemon.starts_with(&prefix));
@@ -68,6 +72,12 @@ pub(super) async fn refresh(mgr: &Mgr) {
             metadata.by_daemon.insert(name, of);
         }
     }
+}
+
+async fn ask(mgr: &Mgr, prefix: &str) -> Option<Value> {
+    let command = json!({"prefix": prefix, "format": "json"});
+    let answer = mgr.env.timeout(PATIENCE, mgr.at_monitors(&command, Bytes::new())).await;
+    serde_json::from_slice(&answer.ok()?.ok()?).ok()
 }
 
 #[cfg(test)]

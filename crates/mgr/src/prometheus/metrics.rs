@@ -104,6 +104,7 @@ pub(super) fn page(mgr: &Mgr) -> String {
     of_pgs(&mut page, &map, &cluster);
     of_space(&mut page, &map, &mut cluster);
     of_recovery(&mut page, &map, &cluster);
+    of_file_systems(&mut page, &metadata);
     of_services(&mut page, &cluster.service_map);
     for (key, daemon) in mgr.daemons.borrow().iter() {
         of_health(&mut page, key, &daemon.health);
@@ -172,6 +173,42 @@ fn of_monitors(page: &mut Page, cluster: &Cluster, metadata: &Metadata) {
             ("ceph_version", metadata.get(&name, "ceph_version")),
         ];
         page.add("untyped", "mon_metadata", "The monitor's metadata", &labels, 1.0);
+    }
+}
+
+/// File systems and MDSs, those that stand by too, which are of file system -1.
+fn of_file_systems(page: &mut Page, metadata: &Metadata) {
+    fn list<'a>(of: &'a Value, key: &str) -> impl Iterator<Item = &'a Value> {
+        of[key].as_array().into_iter().flatten()
+    }
+    let mut of_mds = |fs_id: &str, info: &Value| {
+        let name = format!("mds.{}", info["name"].as_str().unwrap_or_default());
+        let rank = info["rank"].to_string();
+        let labels = [
+            ("ceph_daemon", name.as_str()),
+            ("fs_id", fs_id),
+            ("hostname", metadata.get(&name, "hostname")),
+            ("public_addr", info["addr"].as_str().unwrap_or_default()),
+            ("rank", rank.as_str()),
+            ("ceph_version", metadata.get(&name, "ceph_version")),
+        ];
+        page.add("untyped", "mds_metadata", "The MDS's metadata", &labels, 1.0);
+    };
+    list(&metadata.fsmap, "standbys").for_each(|info| of_mds("-1", info));
+    for fs in list(&metadata.fsmap, "filesystems") {
+        let infos = fs["mdsmap"]["info"].as_object().into_iter().flatten();
+        infos.for_each(|(_, info)| of_mds(&fs["id"].to_string(), info));
+    }
+    for fs in list(&metadata.fsmap, "filesystems") {
+        let map = &fs["mdsmap"];
+        let data_pools: Vec<String> = list(map, "data_pools").map(Value::to_string).collect();
+        let labels = [
+            ("data_pools", &*data_pools.join(",")),
+            ("fs_id", &fs["id"].to_string()),
+            ("metadata_pool", &map["metadata_pool"].to_string()),
+            ("name", map["fs_name"].as_str().unwrap_or_default()),
+        ];
+        page.add("untyped", "fs_metadata", "The file system's metadata", &labels, 1.0);
     }
 }
 
@@ -554,6 +591,27 @@ mod tests {
             r#"ceph_disk_occupation_human{ceph_daemon="osd.2",device="/dev/sdb",instance="h"} 1.0"#.to_owned(),
         ];
         assert_eq!(page, expected);
+    }
+
+    #[test]
+    fn file_systems_and_all_mdss_are_shown() {
+        let mut metadata = Metadata::default();
+        metadata.tell("mds.a", json!({"hostname": "h", "ceph_version": "v"}));
+        metadata.fsmap = json!({
+            "standbys": [{"name": "b", "rank": -1, "addr": "1.1.1.1:6801/2"}],
+            "filesystems": [{"id": 1, "mdsmap": {
+                "fs_name": "cephfs", "metadata_pool": 2, "data_pools": [3, 5],
+                "info": {"gid_4107": {"name": "a", "rank": 0, "addr": "1.1.1.1:6800/1"}},
+            }}],
+        });
+        assert_eq!(
+            samples(|page| of_file_systems(page, &metadata)),
+            [
+                r#"ceph_fs_metadata{data_pools="3,5",fs_id="1",metadata_pool="2",name="cephfs"} 1.0"#,
+                r#"ceph_mds_metadata{ceph_daemon="mds.b",fs_id="-1",hostname="",public_addr="1.1.1.1:6801/2",rank="-1",ceph_version=""} 1.0"#,
+                r#"ceph_mds_metadata{ceph_daemon="mds.a",fs_id="1",hostname="h",public_addr="1.1.1.1:6800/1",rank="0",ceph_version="v"} 1.0"#,
+            ]
+        );
     }
 
     /// Managers that stand by were not on the page: nobody was told that there is none to take over.
