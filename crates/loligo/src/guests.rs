@@ -73,6 +73,11 @@ const NOT_JOINABLE: u64 = 1;
 /// States of an MDS that waits for nothing.
 const SETTLED: [&str; 3] = ["up:active", "up:standby", "up:standby-replay"];
 
+/// Whether a daemon (`mds.a`) is one of them.
+pub(crate) fn is_guest(name: &str) -> bool {
+    name.split_once('.').is_some_and(|(kind, _)| Guest::of(kind).is_some())
+}
+
 impl Guest {
     /// The kind of that name, if it is one of Ceph's own.
     pub(crate) fn of(kind: &str) -> Option<&'static Guest> {

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use crate::environment;
 use crate::failure::Failure;
-use crate::guests::Guest;
+use crate::guests::{self, Guest};
 use crate::household::OTHERS_GO_ON;
 use crate::layout::Layout;
 use crate::output::tell;
@@ -204,11 +204,10 @@ pub(crate) fn stop_these(layout: &Layout, these: &[(String, i32)]) -> Stopped {
 fn stop(layout: &Layout, these: &[(String, i32)], idle: Duration) -> Stopped {
     let mut daemons = all_running(layout);
     daemons.retain(|daemon| these.contains(daemon));
-    let kind = |name: &str| name.split_once('.').map_or("", |(kind, _)| kind).to_owned();
     let (guests, ours): (Vec<_>, Vec<_>) =
-        daemons.into_iter().partition(|(name, _)| Guest::of(&kind(name)).is_some());
+        daemons.into_iter().partition(|(name, _)| guests::is_guest(name));
     let (mons, others): (Vec<_>, Vec<_>) =
-        ours.into_iter().partition(|(name, _)| kind(name) == "mon");
+        ours.into_iter().partition(|(name, _)| name.starts_with("mon."));
     let mut stopped = Stopped::default();
     for group in [guests, others, mons] {
         let mut waiting: Vec<Stopping> = group

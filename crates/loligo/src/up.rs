@@ -234,6 +234,11 @@ fn up_in(args: &UpArgs, layout: &Layout) -> Result<(), Failure> {
     }
     guests::invite(layout, plan.mdss, plan.rgw_port)?;
     if args.single_process {
+        let guests: Vec<String> =
+            layout.daemons().into_iter().filter(|name| guests::is_guest(name)).collect();
+        if !guests.is_empty() {
+            tell!("note: {} are programs of their own, and not started here", guests.join(", "));
+        }
         return daemon::run_all_in_threads(layout.clone(), &plan);
     }
     if !plan.sets.is_empty() && !running.is_empty() {
