@@ -71,7 +71,9 @@ class Guests(unittest.TestCase):
         said = self.up("--port", str(self.port), "--mds", "2", "--rgw-port", str(self.rgw_port)).stdout
         self.assertIn("3 OSDs, 2 MDSs, 1 S3 gateway serve after", said)
         self.assertIn(f"S3: http://localhost:{self.rgw_port};", said)
-        # All serve at once.
+        # All serve at once: nothing here waits.
+        socket.create_connection(("127.0.0.1", self.rgw_port), 5).close()
+        self.assertIn("mds: 1/1 daemons up, 1 standby", self.loligo("status", code=0).stdout)
         fs = self.files()
         fd = fs.open("/first", "w", 0o644)
         fs.write(fd, b"file", 0)
@@ -82,7 +84,6 @@ class Guests(unittest.TestCase):
         self.s3().put_object(Bucket="bucket", Key="first", Body=b"object")
         before = self.pids()
         self.assertEqual(list(before), [*OURS, "mds.a", "mds.b", "rgw.a"])
-        self.assertIn("mds: 1/1 daemons up, 1 standby", self.loligo("status", code=0).stdout)
         page = self.metrics()
         for label in ('fs_metadata{data_pools="2",fs_id="1",metadata_pool="1",name="cephfs"}', 'mds_metadata{ceph_daemon="mds.a",fs_id=',
                       'mds_metadata{ceph_daemon="mds.b",fs_id=', 'rgw_metadata{ceph_daemon="rgw.a",'):
@@ -152,6 +153,7 @@ class Guests(unittest.TestCase):
         # Programs that have gone, a key that the monitors do not know: the others serve.
         done = self.up(code=1, env=nowhere)
         self.assertIn("3 OSDs, 0 MDSs, 0 S3 gateways serve", done.stdout)
+        self.assertNotIn("S3: http", done.stdout)
         for name, program in (("mds.a", "ceph-mds"), ("mds.b", "ceph-mds"), ("rgw.a", "radosgw")):
             self.assertIn(f"{name} does not serve: there is no {program} in the PATH", done.stderr)
         self.tool("ceph", "auth", "del", "mds.b")

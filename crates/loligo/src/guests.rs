@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 
 use crate::admin_socket;
 use crate::failure::Failure;
-use crate::layout::{Layout, make_private_folder, sync_parent, write_private};
+use crate::layout::{Layout, make_private_folder, parse_conf, sync_parent, write_private};
 use crate::session::AdminSession;
 
 /// A kind of them.
@@ -118,16 +118,16 @@ pub(crate) fn invite(layout: &Layout, mdss: usize, rgw_port: Option<u16>) -> Res
     }
     // The configuration first: what has a folder is started.
     let text = fs::read_to_string(layout.conf())?;
-    let conf = crate::layout::parse_conf(&layout.conf(), &text)?;
+    let conf = parse_conf(&layout.conf(), &text)?;
     let (dir, mut new) = (layout.dir().display(), text.clone());
-    if mdss > 0 && conf.settings("mds").next().is_none() {
+    if mdss > 0 && conf.get("mds", "keyring").is_none() {
         new.push_str(&format!(
             "\n[mds]\nmds_data = {dir}/mds/$id\nkeyring = {dir}/mds/$id/keyring\n"
         ));
     }
     let section = gateway_section();
     if let Some(port) = rgw_port
-        && conf.settings(&section).next().is_none()
+        && conf.get(&section, "rgw_frontends").is_none()
     {
         new.push_str(&format!(
             "\n[{section}]\n\
@@ -277,7 +277,9 @@ mod tests {
     fn who_is_invited_has_a_place_and_is_in_the_configuration_once() {
         let dir = std::env::temp_dir().join(format!("loligo-guests-{}", std::process::id()));
         let layout = Layout::create(&dir).unwrap();
-        fs::write(layout.conf(), "[global]\nfsid = x\n").unwrap();
+        // A section in which somebody has set something else is no reason to leave the rest out.
+        let theirs = "[global]\nfsid = x\n[mds]\ndebug_mds = 1\n[client.rgw.a]\ndebug_rgw = 1\n";
+        fs::write(layout.conf(), theirs).unwrap();
         invite(&layout, 0, None).unwrap();
         assert_eq!(layout.daemons(), [""; 0]);
         for _ in 0..2 {
@@ -285,8 +287,12 @@ mod tests {
             assert_eq!(layout.daemons(), ["mds.a", "mds.b", "rgw.a"]);
             let conf = layout.read_conf().unwrap().unwrap();
             assert_eq!(rgw_port(&conf), Some(7480));
+            assert_eq!(conf.get("mds", "debug_mds"), Some("1"));
             let text = fs::read_to_string(layout.conf()).unwrap();
-            assert_eq!(text.matches("[mds]").count() + text.matches("[client.rgw.a]").count(), 2);
+            assert_eq!(
+                (text.matches("mds_data =").count(), text.matches("rgw_data =").count()),
+                (1, 1)
+            );
         }
         fs::remove_dir_all(&dir).unwrap();
     }

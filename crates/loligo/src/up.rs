@@ -517,7 +517,11 @@ fn start_and_wait(
     let counts: Vec<String> = kinds.iter().filter_map(|(kind, one)| count(kind, one)).collect();
     tell!("{} serve after {seconds:.2} s", counts.join(", "));
     tell!("export CEPH_CONF={}", for_shell(&layout.conf().display().to_string()));
-    if let Some(port) = layout.read_conf()?.as_ref().and_then(guests::rgw_port) {
+    let gateways =
+        layout.ids("rgw").into_iter().filter(|id| !failed.contains_key(&format!("rgw.{id}")));
+    if gateways.count() > 0
+        && let Some(port) = layout.read_conf()?.as_ref().and_then(guests::rgw_port)
+    {
         tell!(
             "S3: http://localhost:{port}; 'radosgw-admin user create --uid=NAME --display-name=NAME' makes an account"
         );

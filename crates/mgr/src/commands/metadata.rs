@@ -9,7 +9,7 @@ use types::OsdId;
 use crate::daemon::Mgr;
 
 /// What the monitors answer a command without arguments; null if they do not.
-pub(super) async fn ask(mgr: &Mgr, prefix: &str) -> Value {
+pub(crate) async fn ask(mgr: &Mgr, prefix: &str) -> Value {
     let command = format!(r#"{{"prefix":"{prefix}","format":"json"}}"#);
     match mgr.monc.command(vec![command], Bytes::new()).await {
         Ok(answer) => serde_json::from_slice(&answer.outb).unwrap_or_default(),

@@ -8,7 +8,7 @@ mod devices;
 mod form;
 mod fs_status;
 mod fs_volume;
-mod metadata;
+pub(crate) mod metadata;
 mod modules;
 pub(crate) mod osd;
 mod osd_df;

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use bytes::Bytes;
-use serde_json::{Value, json};
+use serde_json::Value;
 
+use crate::commands::metadata::ask;
 use crate::daemon::Mgr;
 
 /// It is asked for again after so long: it changes when daemons start.
@@ -54,13 +54,17 @@ pub(super) async fn refresh(mgr: &Mgr) {
         return;
     }
     mgr.metadata.borrow_mut().asked = Some(now);
-    if let Some(fsmap) = ask(mgr, "fs dump").await {
+    // All of it together: who scrapes gives up after ten seconds.
+    let _ = mgr.env.timeout(PATIENCE, ask_all(mgr)).await;
+}
+
+async fn ask_all(mgr: &Mgr) {
+    let fsmap = ask(mgr, "fs dump").await;
+    if !fsmap.is_null() {
         mgr.metadata.borrow_mut().fsmap = fsmap;
     }
     for (kind, id) in [("mon", "name"), ("mgr", "name"), ("osd", "id"), ("mds", "name")] {
-        let Some(Value::Array(daemons)) = ask(mgr, &format!("{kind} metadata")).await else {
-            continue;
-        };
+        let Value::Array(daemons) = ask(mgr, &format!("{kind} metadata")).await else { continue };
         let mut metadata = mgr.metadata.borrow_mut();
         let prefix = format!("{kind}.");
         metadata.by_daemon.retain(|daemon, _| !daemon.starts_with(&prefix));
@@ -74,14 +78,10 @@ pub(super) async fn refresh(mgr: &Mgr) {
     }
 }
 
-async fn ask(mgr: &Mgr, prefix: &str) -> Option<Value> {
-    let command = json!({"prefix": prefix, "format": "json"});
-    let answer = mgr.env.timeout(PATIENCE, mgr.at_monitors(&command, Bytes::new())).await;
-    serde_json::from_slice(&answer.ok()?.ok()?).ok()
-}
-
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]
