@@ -142,12 +142,14 @@ fn a_few_who_came_apart_come_together() {
     assert!(a_sync >= 14.0, "{a_sync:.1} transactions a sync");
 }
 
-/// With many in flight one part of them is computed while the other is flushed.
+/// Story: with many in flight a batch waited for nine tenths of them, so the client, who sends when
+/// it is answered, and the one thread of three OSDs waited for each other in turn: both cores were
+/// idle for a fifth of the time. One part of them is computed while the other is flushed.
 #[test]
 fn many_are_not_waited_for_as_long() {
     let (a_sync, time) = block_on(|env| written(env, 64, SYNC * 4));
-    assert!(a_sync <= 48.0, "{a_sync:.1} transactions a sync");
-    assert!(time <= SYNC * 9 / 4, "{time:?} a transaction");
+    assert!(a_sync <= 24.0, "{a_sync:.1} transactions a sync");
+    assert!(time <= SYNC * 7 / 4, "{time:?} a transaction");
 }
 
 /// Writes that come at their own times, four while a sync lasts, whether the last was answered or
