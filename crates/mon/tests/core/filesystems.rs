@@ -16,13 +16,15 @@ use types::{EntityName, entity};
 use crate::bench::*;
 
 /// MDSs on the bench, each with its own session and what it has seen.
-struct Mds {
-    session: u64,
-    name: &'static str,
+pub(crate) struct Mds {
+    pub(crate) session: u64,
+    pub(crate) name: &'static str,
     seq: u64,
-    state: MdsState,
-    map: MdsMap,
+    pub(crate) state: MdsState,
+    pub(crate) map: MdsMap,
     health: MdsHealth,
+    /// The file system that it rather serves.
+    pub(crate) fs: String,
 }
 
 fn subscribe(b: &mut Bench, session: u64, what: &str) {
@@ -32,10 +34,7 @@ fn subscribe(b: &mut Bench, session: u64, what: &str) {
 
 impl Mds {
     /// One that begins.
-    fn boot(b: &mut Bench, session: u64, name: &'static str) -> Mds {
-        let kind = EntityName::new(entity::MDS, 4000 + session as i64);
-        b.open(session, kind, &format!("mds.{name}"), "allow profile mds", 6000 + session as u16);
-        subscribe(b, session, "mdsmap");
+    pub(crate) fn boot(b: &mut Bench, session: u64, name: &'static str) -> Mds {
         let mut mds = Mds {
             session,
             name,
@@ -43,18 +42,28 @@ impl Mds {
             state: MdsState::BOOT,
             map: MdsMap::default(),
             health: MdsHealth::default(),
+            fs: String::new(),
         };
+        mds.open(b);
         mds.beacon(b);
         b.pass(Duration::ZERO);
         mds.look(b);
         mds
     }
 
-    fn gid(&self) -> u64 {
+    /// Its session with the monitor.
+    pub(crate) fn open(&self, b: &mut Bench) {
+        let (session, caps) = (self.session, "allow profile mds");
+        let kind = EntityName::new(entity::MDS, 4000 + session as i64);
+        b.open(session, kind, &format!("mds.{}", self.name), caps, 6000 + session as u16);
+        subscribe(b, session, "mdsmap");
+    }
+
+    pub(crate) fn gid(&self) -> u64 {
         4000 + self.session
     }
 
-    fn beacon(&mut self, b: &mut Bench) {
+    pub(crate) fn beacon(&mut self, b: &mut Bench) {
         self.beacon_of(b, self.gid());
     }
 
@@ -72,13 +81,13 @@ impl Mds {
             health: self.health.clone(),
             sys_info: BTreeMap::from([("hostname".to_string(), "h".to_string())]),
             features: 1,
-            fs: String::new(),
+            fs: self.fs.clone(),
         };
         b.send(self.session, &beacon);
     }
 
     /// Takes the newest map, and the state that it gives.
-    fn look(&mut self, b: &mut Bench) -> MdsState {
+    pub(crate) fn look(&mut self, b: &mut Bench) -> MdsState {
         if let Some(m) = b.take::<MMDSMap>(self.session).pop() {
             self.map = MdsMap::from_bytes(&m.map).unwrap();
             self.state = self.map.info.get(&self.gid()).map_or(MdsState::DNE, |info| info.state);
@@ -87,7 +96,7 @@ impl Mds {
     }
 
     /// Says that it is in another state, and sees what becomes of it.
-    fn say(&mut self, b: &mut Bench, state: MdsState) -> MdsState {
+    pub(crate) fn say(&mut self, b: &mut Bench, state: MdsState) -> MdsState {
         self.state = state;
         self.beacon(b);
         b.pass(Duration::ZERO);
@@ -95,7 +104,7 @@ impl Mds {
     }
 }
 
-fn fsmap(b: &mut Bench) -> FsMap {
+pub(crate) fn fsmap(b: &mut Bench) -> FsMap {
     let admin = if b.sent.contains_key(&1) { 1 } else { b.admin() };
     subscribe(b, admin, "fsmap");
     b.take::<MFSMap>(admin).pop().unwrap().fsmap

@@ -4,6 +4,7 @@ mod bench;
 mod committed;
 mod failures;
 mod filesystems;
+mod mds_lives;
 mod osd_map;
 mod table;
 
