@@ -71,6 +71,8 @@ impl FsMap {
             created: now,
             modified: now,
             standby_count_wanted: old.standby_count_wanted,
+            // Whoever gets the rank still waits until the last holder can write no more. (Ceph forgets it.)
+            last_failure_osd_epoch: old.last_failure_osd_epoch,
             enabled: true,
             ..MdsMap::default()
         };
@@ -163,10 +165,12 @@ impl FsMap {
         let Some(fs) = self.change_fs(fscid) else { return };
         let map = &mut fs.mds_map;
         let Some(info) = map.info.remove(&gid) else { return };
+        let mut followers = Vec::new();
         if info.state != MdsState::STANDBY_REPLAY {
             if info.state == MdsState::CREATING {
-                // Not even made: whoever gets it next makes it.
+                // Not even made: whoever gets it next makes it, and there is nothing to follow.
                 map.in_.remove(&info.rank);
+                followers = map.of_rank(info.rank);
             } else {
                 map.failed.insert(info.rank);
             }
@@ -175,6 +179,7 @@ impl FsMap {
         // One that need not be blocked does not undo that another was: whoever takes that one's rank waits for
         // this map of the OSDs. (Ceph forgets it.)
         map.last_failure_osd_epoch = map.last_failure_osd_epoch.max(blocked_in);
+        followers.iter().for_each(|gid| self.erase(*gid, 0));
     }
 
     /// An MDS has found its rank's metadata damaged: nobody gets it until it is repaired.
@@ -213,8 +218,7 @@ impl FsMap {
         map.up.remove(&info.rank);
         map.in_.remove(&info.rank);
         map.stopped.insert(info.rank);
-        let followers = map.info.values().filter(|other| other.rank == info.rank);
-        let followers: Vec<u64> = followers.map(|other| other.gid).collect();
+        let followers = map.of_rank(info.rank);
         self.mds_roles.remove(&gid);
         followers.iter().for_each(|gid| self.erase(*gid, 0));
         followers

@@ -462,10 +462,16 @@ impl MdsMap {
         !self.is_degraded() && moving.iter().all(|state| self.count(*state) == 0)
     }
 
-    /// Whether an MDS that waits may follow a rank.
+    /// Whether an MDS that waits may follow a rank. One that is being made has no journal yet. (In Ceph it is
+    /// followed, and who follows it stays there if it is never made.)
     pub fn is_followable(&self, rank: Rank) -> bool {
-        let held = self.holder(rank).is_some_and(|info| !info.state.is_degraded());
-        held && self.follower(rank).is_none()
+        let made = |info: &MdsInfo| info.state != MdsState::CREATING && !info.state.is_degraded();
+        self.holder(rank).is_some_and(made) && self.follower(rank).is_none()
+    }
+
+    /// All MDSs that hold or follow a rank.
+    pub(crate) fn of_rank(&self, rank: Rank) -> Vec<u64> {
+        self.info.values().filter(|info| info.rank == rank).map(|info| info.gid).collect()
     }
 
     /// How many MDSs are to wait beyond those that do.
