@@ -42,6 +42,9 @@ class Mount:
             if written != len(data):
                 raise Wrong(f"{path}: {written} of {len(data)} bytes were written")
             self.fs.fsync(fd, 0)
+            # What another client has just asked for is on its way to the MDS already: libcephfs 16.2 then ends fsync at once (on a real Ceph,
+            # too), and an MDS that takes over from one that dies answers others before it is told again.
+            self.fs.sync_fs()
         finally:
             self.fs.close(fd)
 

@@ -502,7 +502,7 @@ impl CrushMap {
         if self.id_of(to).is_some() {
             return Err(EditError::Exists(format!("dstname '{to}'")));
         }
-        if id >= 0 {
+        if id >= 0 || self.is_shadow(id) {
             return Err(EditError::WrongKind(format!("srcname '{from}'")));
         }
         if !is_valid_name(to) {
@@ -521,6 +521,11 @@ impl CrushMap {
         let missing = |id: i32| EditError::NotFound(format!("bucket {id}"));
         let of_a = self.bucket(a).ok_or_else(|| missing(a))?.weighted_items();
         let of_b = self.bucket(b).ok_or_else(|| missing(b))?.weighted_items();
+        // What a shadow holds follows from its bucket and is gone with the next change. (Ceph takes it.)
+        if let Some(shadow) = [a, b].into_iter().find(|id| self.is_shadow(*id)) {
+            let name = self.name_of(shadow).unwrap_or_default();
+            return Err(EditError::WrongKind(format!("bucket '{name}'")));
+        }
         if self.subtree_contains(a, b) || self.subtree_contains(b, a) {
             return Err(EditError::BadLocation);
         }

@@ -60,3 +60,15 @@ fn a_bucket_goes_with_its_shadows() {
     assert_eq!(edited.names, before.names);
     assert_eq!(edited.class_buckets, before.class_buckets);
 }
+
+/// Story: a bucket that had been swapped with a shadow held what the next change took away: items that were in no map.
+#[test]
+fn shadows_are_neither_swapped_nor_renamed() {
+    let mut edited = map("classes");
+    let (shadow, host) = (edited.id_of("default~hdd").unwrap(), edited.id_of("host0").unwrap());
+    for (a, b) in [(shadow, host), (host, shadow)] {
+        assert!(matches!(edited.swap_buckets(a, b), Err(EditError::WrongKind(_))));
+    }
+    assert!(matches!(edited.rename_bucket("default~hdd", "other"), Err(EditError::WrongKind(_))));
+    assert_eq!(edited, map("classes"));
+}

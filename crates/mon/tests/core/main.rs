@@ -5,6 +5,7 @@ mod committed;
 mod failures;
 mod filesystems;
 mod mds_lives;
+mod orders;
 mod osd_map;
 mod table;
 
