@@ -140,6 +140,16 @@ fn daemons_conf<'a>(words: &[&'a [u8]], id: &[u8]) -> Option<&'a Path> {
     }
 }
 
+/// Whether a process has lost its memory, and with it its arguments, and not yet its files: the kernel takes
+/// some milliseconds to close them.
+fn is_ending(pid: i32) -> bool {
+    /// `PF_EXITING` of the kernel's `include/linux/sched.h`.
+    const EXITING: u64 = 4;
+    let fields = stat_fields(format!("/proc/{pid}/stat"));
+    let flags = fields.get(6).and_then(|flags| flags.parse::<u64>().ok()).unwrap_or(0);
+    flags & EXITING != 0 && !matches!(fields[0].as_str(), "Z" | "X")
+}
+
 /// Names (`osd.0`) and pids of the daemons that live.
 pub(crate) fn all_running(layout: &Layout) -> Vec<(String, i32)> {
     let mut found: Vec<(String, i32)> = fs::read_dir(layout.dir().join("run"))
@@ -253,6 +263,9 @@ impl Stopping {
     ) -> bool {
         let Stopping { name, pid, .. } = self;
         let file = layout.pid_file(name);
+        if is_ending(*pid) && !matches!(self.patience.look(*pid), Look::Idle) {
+            return true;
+        }
         if running(&file).is_some() {
             match self.patience.look(*pid) {
                 Look::Wait => {}
