@@ -355,3 +355,12 @@ impl Chance {
         all[self.below(all.len() as u64) as usize]
     }
 }
+
+/// A thousand lives, from the seed on that a variable of the environment names.
+pub(crate) fn many(variable: &str, live: impl Fn(u64)) {
+    let first = std::env::var(variable).map_or(1000, |n| n.parse().unwrap());
+    for seed in first..first + 1000 {
+        println!("seed {seed}");
+        live(seed);
+    }
+}

@@ -308,9 +308,5 @@ fn no_rank_has_two_and_each_finds_one() {
 #[test]
 #[ignore = "minutes"]
 fn many_lives() {
-    let first = std::env::var("MDS_LIVES").map_or(1000, |n| n.parse().unwrap());
-    for seed in first..first + 1000 {
-        println!("seed {seed}");
-        live(seed);
-    }
+    many("MDS_LIVES", live);
 }

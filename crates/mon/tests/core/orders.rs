@@ -335,9 +335,5 @@ fn whatever_is_ordered_the_maps_stay_whole() {
 #[test]
 #[ignore = "minutes"]
 fn many_orders() {
-    let first = std::env::var("ORDERS").map_or(1000, |n| n.parse().unwrap());
-    for seed in first..first + 1000 {
-        println!("seed {seed}");
-        live(seed);
-    }
+    many("ORDERS", live);
 }
