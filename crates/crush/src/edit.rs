@@ -521,7 +521,7 @@ impl CrushMap {
         let missing = |id: i32| EditError::NotFound(format!("bucket {id}"));
         let of_a = self.bucket(a).ok_or_else(|| missing(a))?.weighted_items();
         let of_b = self.bucket(b).ok_or_else(|| missing(b))?.weighted_items();
-        // What a shadow holds follows from its bucket and is gone with the next change. (Ceph takes it.)
+        // What a shadow holds follows from its bucket and is gone with the next change. (`ceph` refuses such a name itself.)
         if let Some(shadow) = [a, b].into_iter().find(|id| self.is_shadow(*id)) {
             let name = self.name_of(shadow).unwrap_or_default();
             return Err(EditError::WrongKind(format!("bucket '{name}'")));
